@@ -1,1 +1,84 @@
-"""To be written."""
+"""MPI collectives as schedules that can be read, proved, simulated, drawn and run.
+
+    import numpy as np
+    from mpi4py import MPI
+    import collectives
+
+    x = np.ones(1000, np.float32)
+    collectives.allreduce(x, comm=MPI.COMM_WORLD, algorithm="ring")
+
+`collectives.step` says what a schedule is; `python -m collectives --help` shows the tools. Names
+that need MPI are imported at first use, so that the pure parts work where no MPI is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from collectives.op import MAX, MIN, PROD, SUM, Op
+from collectives.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collectives.abort import abort_on_exception
+    from collectives.api import allgather, allreduce, alltoall, bcast, reduce, reduce_scatter
+    from collectives.launch import check_launcher
+    from collectives.plan import Plan
+    from collectives.plans import (
+        plan_allgather,
+        plan_allreduce,
+        plan_alltoall,
+        plan_bcast,
+        plan_reduce,
+        plan_reduce_scatter,
+    )
+
+_HOME = {
+    "abort_on_exception": "abort",
+    "check_launcher": "launch",
+    "Plan": "plan",
+    **dict.fromkeys(
+        ("allgather", "allreduce", "alltoall", "bcast", "reduce", "reduce_scatter"), "api"
+    ),
+    **dict.fromkeys(
+        (
+            "plan_allgather",
+            "plan_allreduce",
+            "plan_alltoall",
+            "plan_bcast",
+            "plan_reduce",
+            "plan_reduce_scatter",
+        ),
+        "plans",
+    ),
+}
+
+__all__ = [
+    "MAX",
+    "MIN",
+    "PROD",
+    "SUM",
+    "Op",
+    "Plan",
+    "Traffic",
+    "abort_on_exception",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "bcast",
+    "check_launcher",
+    "plan_allgather",
+    "plan_allreduce",
+    "plan_alltoall",
+    "plan_bcast",
+    "plan_reduce",
+    "plan_reduce_scatter",
+    "reduce",
+    "reduce_scatter",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'collectives' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"collectives.{_HOME[name]}"), name)

@@ -1,0 +1,18 @@
+"""Pairwise exchange: in round k every rank sends to the one k above and hears from k below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from collectives.collective import ALLTOALL
+from collectives.registry import algorithm
+from collectives.step import Recv, Round, Send
+
+
+@algorithm(ALLTOALL, blocks=lambda size: 2 * size, paper="Thakur, Rabenseifner & Gropp 2005")
+def pairwise(rank: Any, size: int) -> Iterator[Round]:
+    """Send each block straight to its rank; round 0 is the block that a rank keeps."""
+    for k in range(size):
+        to, frm = (rank + k) % size, (rank - k) % size
+        yield [Send(to, to), Recv(frm, size + frm)]

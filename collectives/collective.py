@@ -1,0 +1,110 @@
+"""What each collective promises, as data: the start and the goal that `verify` holds it to.
+
+The state of a schedule is, for each rank and each block, how often it contains each token. The
+token ``(origin, b)`` stands for block ``b`` as rank ``origin`` held it at the start. So a sum is
+a vector of counts, a copy is a vector with a single one, and "each contribution exactly once" is
+an equality of vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Tokens: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A collective operation.
+
+    Attributes:
+        name: as in MPI, in lower case.
+        given: ``given(size, blocks)`` -> bool (size, blocks): which blocks hold input.
+        required: ``required(size, blocks)`` -> bool (size, blocks): which blocks hold output.
+        sources: ``sources(rank, block, size, blocks)`` -> the tokens ``(origin, block)`` that an
+            output block must contain, each exactly once.
+        rooted: it has a root; algorithms are written for root 0.
+        one_space: a block number means the same data on all ranks, so that a send and its receive
+            name the same blocks (not so where blocks are addressed by destination).
+    """
+
+    name: str
+    given: Callable[[int, int], Mask]
+    required: Callable[[int, int], Mask]
+    sources: Callable[[int, int, int, int], list[tuple[int, int]]]
+    rooted: bool = False
+    one_space: bool = True
+
+    def start(self, size: int, blocks: int) -> Tokens:
+        """Return the token counts at the start: int16 (size, blocks, size * blocks)."""
+        state = np.zeros((size, blocks, size * blocks), np.int16)
+        rank, block = np.nonzero(self.given(size, blocks))
+        state[rank, block, rank * blocks + block] = 1
+        return state
+
+    def goal(self, rank: int, block: int, size: int, blocks: int) -> Tokens:
+        """Return the token counts that an output block must have: int16 (size * blocks,)."""
+        counts = np.zeros(size * blocks, np.int16)
+        for origin, b in self.sources(rank, block, size, blocks):
+            counts[origin * blocks + b] = 1
+        return counts
+
+
+def _everywhere(size: int, blocks: int) -> Mask:
+    return np.ones((size, blocks), bool)
+
+
+def _at_root(size: int, blocks: int) -> Mask:
+    mask = np.zeros((size, blocks), bool)
+    mask[0] = True
+    return mask
+
+
+def owner(block: int, size: int, blocks: int) -> int:
+    """Return the rank that owns a block where blocks are dealt out evenly, in order of ranks."""
+    return block // (blocks // size)
+
+
+def _at_owner(size: int, blocks: int) -> Mask:
+    return np.repeat(np.eye(size, dtype=bool), blocks // size, axis=1)
+
+
+def _first_half(size: int, blocks: int) -> Mask:
+    mask = np.zeros((size, blocks), bool)
+    mask[:, : blocks // 2] = True
+    return mask
+
+
+def _everyone(rank: int, block: int, size: int, blocks: int) -> list[tuple[int, int]]:
+    return [(origin, block) for origin in range(size)]
+
+
+ALLREDUCE = Collective("allreduce", _everywhere, _everywhere, _everyone)
+REDUCE = Collective("reduce", _everywhere, _at_root, _everyone, rooted=True)
+BCAST = Collective(
+    "bcast", _at_root, _everywhere, lambda rank, block, size, blocks: [(0, block)], rooted=True
+)
+REDUCE_SCATTER = Collective("reduce_scatter", _everywhere, _at_owner, _everyone)
+ALLGATHER = Collective(
+    "allgather",
+    _at_owner,
+    _everywhere,
+    lambda rank, block, size, blocks: [(owner(block, size, blocks), block)],
+)
+ALLTOALL = Collective(
+    # Blocks 0 .. size-1 are what goes to each rank, blocks size .. 2 size - 1 what came from each.
+    "alltoall",
+    _first_half,
+    lambda size, blocks: ~_first_half(size, blocks),
+    lambda rank, block, size, blocks: [(block - size, rank)],
+    one_space=False,
+)
+
+COLLECTIVES = {c.name: c for c in (ALLREDUCE, REDUCE, BCAST, REDUCE_SCATTER, ALLGATHER, ALLTOALL)}
+"""All collectives, by name."""

@@ -1,0 +1,177 @@
+"""Start programs under the mpiexec that belongs to the MPI in use, and notice a wrong launcher."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from mpi4py import MPI
+
+
+class LaunchError(RuntimeError):
+    """The job was not started as it should be. The message says what to do."""
+
+    plain = True
+
+
+def libmpi_path() -> str:
+    """Return the path of the MPI library that mpi4py has loaded in this process."""
+
+    class Info(ctypes.Structure):
+        _fields_ = [
+            ("file", ctypes.c_char_p),
+            ("base", ctypes.c_void_p),
+            ("name", ctypes.c_char_p),
+            ("address", ctypes.c_void_p),
+        ]
+
+    # The symbol is looked up as mpi4py's own module sees it, so this is the library it calls.
+    info = Info()
+    symbol = ctypes.cast(ctypes.CDLL(MPI.__file__).MPI_Comm_size, ctypes.c_void_p)
+    if not ctypes.CDLL(None).dladdr(symbol, ctypes.byref(info)) or not info.file:
+        raise LaunchError("cannot find the MPI library that mpi4py has loaded")
+    path: bytes = info.file
+    return os.path.realpath(path.decode())
+
+
+def find_mpiexec() -> str:
+    """Return the mpiexec that belongs to the MPI library that mpi4py has loaded.
+
+    It is looked for beside the library (``PREFIX/lib`` -> ``PREFIX/bin``), then on the PATH.
+
+    Raises:
+        LaunchError: there is none.
+    """
+    library = Path(libmpi_path())
+    for parent in library.parents[1:4]:
+        candidate = parent / "bin" / "mpiexec"
+        if os.access(candidate, os.X_OK):
+            return str(candidate)
+    found = shutil.which("mpiexec") or shutil.which("mpirun")
+    if found is None:
+        raise LaunchError(
+            f"no mpiexec: mpi4py has loaded {library}, and there is no mpiexec beside it nor on "
+            "the PATH. Install an MPI (pip install 'hpcdl[mpich]') or load the module of yours"
+        )
+    return found
+
+
+def mpiexec_command(ranks: int, program: Sequence[str]) -> list[str]:
+    """Return the command that runs a program on ``ranks`` ranks of this machine.
+
+    More ranks than cores are allowed: it is how one tries a program on a laptop.
+
+    Raises:
+        ValueError: ``ranks`` is below 1.
+        LaunchError: there is no mpiexec.
+    """
+    if ranks < 1:
+        raise ValueError(f"ranks={ranks}: needs at least 1")
+    command = [find_mpiexec(), "-n", str(ranks)]
+    if MPI.Get_library_version().startswith("Open MPI"):
+        command += ["--oversubscribe", "--bind-to", "none"]
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            command.append("--allow-run-as-root")
+    return [*command, *program]
+
+
+def launch_environment(ranks: int, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a job of ``ranks`` ranks on this machine.
+
+    What the user has set stays. Else the BLAS of each rank gets its share of the cores; and where
+    ranks outnumber cores a waiting MPICH gives its core away instead of spinning on it.
+    """
+    env = dict(base)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    env.setdefault("OMP_NUM_THREADS", str(max(1, (cores or 1) // ranks)))
+    if ranks > (cores or 1):
+        env.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "20")
+        env.setdefault("MPIR_CVAR_POSIX_POLL_FREQUENCY", "20")
+    return env
+
+
+def replace_by_mpiexec(ranks: int, program: Sequence[str]) -> NoReturn:
+    """Replace this process by mpiexec, which runs the program: signals and exit code pass through.
+
+    Raises:
+        ValueError: ``ranks`` is below 1.
+        LaunchError: there is no mpiexec, or this process is an MPI process already.
+    """
+    job = launcher_size(os.environ)
+    if job is not None:
+        raise LaunchError(
+            f"-n {ranks}: this process was started by an MPI launcher already ({job[0]}="
+            f"{job[1]}); leave -n out, it takes the ranks it is given"
+        )
+    command = mpiexec_command(ranks, program)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], command, launch_environment(ranks, os.environ))
+
+
+def launcher_size(env: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return ``(variable, ranks)`` as the launcher of this process has set it, or None.
+
+    The variables are facts that launchers state, not configuration: ``PMI_SIZE`` (MPICH, Intel MPI,
+    srun --mpi=pmi2), ``OMPI_COMM_WORLD_SIZE`` (Open MPI), ``SLURM_STEP_NUM_TASKS`` (srun).
+    """
+    for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"):
+        if env.get(name, "").isdigit():
+            return name, int(env[name])
+    # In a batch script itself SLURM_PROCID is set too; only srun sets the step's task count.
+    if env.get("SLURM_STEP_NUM_TASKS", "").isdigit() and "SLURM_STEP_ID" in env:
+        return "SLURM_STEP_NUM_TASKS", int(env["SLURM_STEP_NUM_TASKS"])
+    return None
+
+
+def check_launcher(comm: MPI.Comm, expected: int | None = None) -> None:
+    """Check that the job has as many ranks as its launcher started.
+
+    The launcher of one MPI starts N programs that use another MPI: each is then a job of one rank
+    of its own, apparently right, and all write the same files. This finds it.
+
+    Args:
+        comm: the communicator of all ranks (COMM_WORLD).
+        expected: how many ranks there should be, where that is known.
+
+    Raises:
+        LaunchError: the sizes differ; the message has both.
+    """
+    size = comm.Get_size()
+    stated = launcher_size(os.environ)
+    library = MPI.Get_library_version().split("\n")[0].split(",")[0].strip()
+    for source, ranks in [stated] if stated else []:
+        if ranks != size and size == 1:
+            raise LaunchError(
+                f"the launcher started {ranks} processes ({source}={ranks}), but MPI ({library}, "
+                f"{libmpi_path()}) sees a job of {size}: the launcher belongs to another MPI. Use "
+                f"{find_mpiexec()}, or under Slurm srun --mpi=pmi2 (MPICH, Intel MPI) or "
+                "--mpi=pmix (Open MPI)"
+            )
+    if expected is not None and expected != size:
+        raise LaunchError(f"the job was started for {expected} ranks, but MPI sees {size}")
+
+
+def run_ranks(
+    ranks: int, program: Sequence[str], *, timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program on ``ranks`` ranks of this machine and return what it printed.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than ``timeout`` seconds; it was killed.
+        LaunchError: there is no mpiexec.
+    """
+    return subprocess.run(
+        mpiexec_command(ranks, program),
+        env=launch_environment(ranks, os.environ),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )

@@ -1,0 +1,75 @@
+"""Host and device memory: what an array is, and how its bytes come to MPI and back.
+
+Nothing here imports cupy: a device array is told by the CUDA array interface that it shows, and
+all work on it goes through its own namespace.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from typing import Any
+
+import numpy as np
+
+
+def namespace(array: Any) -> Any:
+    """Return the module whose functions work on this array: numpy, cupy, or its own."""
+    if isinstance(array, np.ndarray):
+        return np
+    module = type(array).__module__.split(".")[0]
+    if module == "cupy":
+        return importlib.import_module("cupy")
+    if hasattr(array, "__array_namespace__"):
+        return array.__array_namespace__()
+    raise TypeError(f"array: {type(array).__name__} is neither a numpy nor a cupy array")
+
+
+def on_device(array: Any) -> bool:
+    """Return whether the array lies in a device's memory."""
+    return not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__")
+
+
+def host_empty(like: Any, shape: tuple[int, ...]) -> Any:
+    """Return a host buffer of the dtype of ``like``; pinned where ``like`` is a cupy array."""
+    if type(like).__module__.split(".")[0] == "cupy":
+        return importlib.import_module("cupyx").empty_pinned(shape, like.dtype)
+    return np.empty(shape, like.dtype)
+
+
+def to_host(view: Any, host: Any) -> None:
+    """Copy an array, of any stride, on host or device, into a contiguous host buffer; blocks."""
+    if isinstance(view, np.ndarray):
+        np.copyto(host, view)
+    else:
+        namespace(view).ascontiguousarray(view).get(out=host)
+
+
+def from_host(host: Any, view: Any) -> None:
+    """Copy a contiguous host buffer into an array of any stride, on host or device."""
+    if isinstance(view, np.ndarray):
+        np.copyto(view, host)
+    else:
+        view[...] = namespace(view).asarray(host)
+
+
+def synchronize(array: Any) -> None:
+    """Wait until the device has finished the work in flight on an array; nothing on the host."""
+    if on_device(array):
+        namespace(array).cuda.get_current_stream().synchronize()
+
+
+def mpi_is_cuda_aware() -> bool:
+    """Return whether the MPI in this process says that it takes device pointers.
+
+    Open MPI and MPICH answer through ``MPIX_Query_cuda_support``. A library without that function
+    has said nothing, and is not handed device memory.
+    """
+    from mpi4py import MPI
+
+    from collectives.launch import libmpi_path
+
+    if not MPI.Is_initialized():
+        return False
+    query = getattr(ctypes.CDLL(libmpi_path()), "MPIX_Query_cuda_support", None)
+    return query is not None and bool(query())
