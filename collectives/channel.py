@@ -18,6 +18,11 @@ class _Channel:
         self.plans = 0
 
 
+def _tag_limit(comm: MPI.Comm) -> int:
+    limit: Any = comm.Get_attr(MPI.TAG_UB)
+    return int(limit) + 1
+
+
 def _free(comm: MPI.Comm, keyval: int, channel: Any) -> None:
     if not MPI.Is_finalized():
         channel.comm.Free()
@@ -37,10 +42,10 @@ def open_channel(comm: MPI.Comm) -> tuple[MPI.Comm, int]:
     """
     if comm == MPI.COMM_NULL or comm.Is_inter():
         raise ValueError(f"comm={comm!r}: needs an intracommunicator that this rank belongs to")
-    channel = comm.Get_attr(_keyval())
+    channel: Any = comm.Get_attr(_keyval())
     if channel is None:
         channel = _Channel(comm.Dup())
         comm.Set_attr(_keyval(), channel)
-    tag = channel.plans % (comm.Get_attr(MPI.TAG_UB) + 1)
+    tag = channel.plans % (_tag_limit(comm))
     channel.plans += 1
     return channel.comm, tag

@@ -98,7 +98,7 @@ def algorithm(
     """
 
     def enter(generate: Generator) -> Generator:
-        label = name or getattr(generate, "__name__", "")
+        label = name if name is not None else str(getattr(generate, "__name__", ""))
         registry.add(Algorithm(collective, label, blocks, generate, paper))
         return generate
 

@@ -158,11 +158,9 @@ def _check_local(rank: int, k: int, steps: Round, size: int, blocks: int) -> Non
 def _check_defined(steps: Sequence[Round], k: int, defined: Mask) -> None:
     for rank, mine in enumerate(steps):
         for s in mine:
-            if (
-                isinstance(s, Send | Reduce)
-                and not defined[rank, s.block : s.block + s.count].all()
-            ):
-                missing = int(s.block) + int(np.argmin(defined[rank, s.block : s.block + s.count]))
+            there = defined[rank, s.block : s.block + s.count]
+            if isinstance(s, Send | Reduce) and not there.all():
+                missing = int(s.block) + int(np.argmin(there))
                 verb = "sends" if isinstance(s, Send) else "reduces into"
                 raise ScheduleError(
                     f"rank {rank}, round {k}: {verb} block {missing}, which holds nothing yet"
@@ -182,11 +180,7 @@ def _check_goal(collective: Collective, state: Tokens, defined: Mask, written: T
         if wrong.size:
             parts = [
                 f"block {t % blocks} of rank {t // blocks} "
-                + (
-                    "is missing"
-                    if difference[t] < 0
-                    else f"is there {difference[t]} times too often"
-                )
+                + ("is missing" if difference[t] < 0 else f"is there {difference[t]} times more")
                 for t in wrong[:3].tolist()
             ]
             more = f", and {wrong.size - 3} more faults" if wrong.size > 3 else ""
