@@ -34,14 +34,27 @@ def _keyval() -> int:
     return MPI.Comm.Create_keyval(None, _free)
 
 
+def check_comm(comm: Any) -> None:
+    """Check that ``comm`` is one that collectives can run on.
+
+    Raises:
+        TypeError: it is not a communicator of mpi4py.
+        ValueError: it is MPI.COMM_NULL or an intercommunicator.
+    """
+    if not isinstance(comm, MPI.Comm):
+        raise TypeError(f"comm: is a {type(comm).__name__}; needs a communicator of mpi4py")
+    if comm == MPI.COMM_NULL or comm.Is_inter():
+        raise ValueError("comm: needs an intracommunicator that this rank belongs to")
+
+
 def open_channel(comm: MPI.Comm) -> tuple[MPI.Comm, int]:
     """Return the private duplicate of ``comm`` and a tag for one plan. Collective at first use.
 
     Raises:
+        TypeError: ``comm`` is not a communicator.
         ValueError: ``comm`` is MPI.COMM_NULL or an intercommunicator.
     """
-    if comm == MPI.COMM_NULL or comm.Is_inter():
-        raise ValueError(f"comm={comm!r}: needs an intracommunicator that this rank belongs to")
+    check_comm(comm)
     channel: Any = comm.Get_attr(_keyval())
     if channel is None:
         channel = _Channel(comm.Dup())

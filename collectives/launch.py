@@ -9,15 +9,27 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from mpi4py import MPI
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class LaunchError(RuntimeError):
     """The job was not started as it should be. The message says what to do."""
 
     plain = True
+
+
+def _mpi() -> Any:
+    """Return mpi4py's MPI module. A program that only launches others must not start MPI itself."""
+    import mpi4py
+
+    if "mpi4py.MPI" not in sys.modules:
+        mpi4py.rc.initialize = False
+    from mpi4py import MPI
+
+    return MPI
 
 
 def libmpi_path() -> str:
@@ -33,7 +45,7 @@ def libmpi_path() -> str:
 
     # The symbol is looked up as mpi4py's own module sees it, so this is the library it calls.
     info = Info()
-    symbol = ctypes.cast(ctypes.CDLL(MPI.__file__).MPI_Comm_size, ctypes.c_void_p)
+    symbol = ctypes.cast(ctypes.CDLL(_mpi().__file__).MPI_Comm_size, ctypes.c_void_p)
     if not ctypes.CDLL(None).dladdr(symbol, ctypes.byref(info)) or not info.file:
         raise LaunchError("cannot find the MPI library that mpi4py has loaded")
     path: bytes = info.file
@@ -74,7 +86,7 @@ def mpiexec_command(ranks: int, program: Sequence[str]) -> list[str]:
     if ranks < 1:
         raise ValueError(f"ranks={ranks}: needs at least 1")
     command = [find_mpiexec(), "-n", str(ranks)]
-    if MPI.Get_library_version().startswith("Open MPI"):
+    if _mpi().Get_library_version().startswith("Open MPI"):
         command += ["--oversubscribe", "--bind-to", "none"]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             command.append("--allow-run-as-root")
@@ -145,7 +157,7 @@ def check_launcher(comm: MPI.Comm, expected: int | None = None) -> None:
     """
     size = comm.Get_size()
     stated = launcher_size(os.environ)
-    library = MPI.Get_library_version().split("\n")[0].split(",")[0].strip()
+    library = _mpi().Get_library_version().split("\n")[0].split(",")[0].strip()
     for source, ranks in [stated] if stated else []:
         if ranks != size and size == 1:
             raise LaunchError(

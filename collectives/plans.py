@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.blocks import Blocks, Joined, Split
+from collectives.channel import check_comm
 from collectives.collective import (
     ALLGATHER,
     ALLREDUCE,
@@ -172,9 +173,10 @@ def check_buffer(
     """Check that an array can be bound to a plan.
 
     Raises:
-        TypeError: it is not an array, or its dtype will not do.
-        ValueError: it is not contiguous, or read-only.
+        TypeError: it is not an array, its dtype will not do, or ``comm`` is no communicator.
+        ValueError: it is not contiguous or read-only, or ``comm`` is null or has two groups.
     """
+    check_comm(comm)
     if not (isinstance(array, np.ndarray) or on_device(array)):
         raise TypeError(
             f"{name}: is a {type(array).__name__}; needs a numpy or cupy array{at(comm)}"
