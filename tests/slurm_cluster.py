@@ -209,7 +209,7 @@ def _spawn(cluster: Cluster, *command: str) -> subprocess.Popen[bytes]:
 def _await(root: Path, daemons: list[subprocess.Popen[bytes]], ready: Callable[[], bool]) -> None:
     end = time.monotonic() + 30
     while not ready():
-        ended = [f"{d.args}" for d in daemons if d.poll() is not None]
+        ended = [f"{d.args!r}" for d in daemons if d.poll() is not None]
         if ended or time.monotonic() > end:
             logs = "".join(f"\n{f.name}:\n{f.read_text()[-1500:]}" for f in root.glob("*.log"))
             why = f"ended: {ended}" if ended else "not ready after 30 s"
