@@ -1,1 +1,7 @@
-"""To be written."""
+"""What happens beside the training itself: metrics, progress, checkpoints."""
+
+from hpcdl.hooks.checkpoints import Checkpoints
+from hpcdl.hooks.metrics import Metrics
+from hpcdl.hooks.progress import Progress
+
+__all__ = ["Checkpoints", "Metrics", "Progress"]

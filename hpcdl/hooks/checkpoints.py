@@ -1,0 +1,73 @@
+"""Write checkpoints during training, and find the one to continue from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hpcdl import snapshot
+from hpcdl.checkpoint import CheckpointDir
+from hpcdl.train import Run
+
+
+class Checkpoints:
+    """Save the run every so many epochs and steps, and at the end; rank 0 writes.
+
+    Args:
+        directory: where they are kept.
+        every_epochs: 0 for none at the end of epochs.
+        every_steps: 0 for none in between.
+        keep: how many of the newest are kept.
+    """
+
+    def __init__(self, directory: Path, every_epochs: int, every_steps: int, keep: int) -> None:
+        self._directory = CheckpointDir(directory, keep)
+        self._every_epochs, self._every_steps = every_epochs, every_steps
+        self._saved = -1
+
+    def resume(self, run: Run, report: Callable[[str], None]) -> bool:
+        """Continue from the newest sound checkpoint, if there is one; collective.
+
+        Args:
+            run: it gets the saved state.
+            report: called on rank 0 with a line about each checkpoint that is broken.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            UserError: the checkpoint is of another network, or of another order of samples.
+        """
+        found = self._directory.latest(report) if run.comm.Get_rank() == 0 else None
+        if not run.comm.bcast(found is not None, 0):
+            return False
+        _, tensors, attrs = found if found is not None else (None, {}, {})
+        snapshot.restore(run, tensors, attrs)
+        self._saved = run.step
+        return True
+
+    def start(self, run: Run) -> None:
+        """Nothing to do."""
+
+    def after_step(self, run: Run) -> None:
+        """Save, if it is time; the end of an epoch is left to `after_epoch`."""
+        within = run.step % run.data.steps_per_epoch != 0
+        if within and self._every_steps and run.step % self._every_steps == 0:
+            self._save(run)
+
+    def after_epoch(self, run: Run) -> None:
+        """Save, if it is time."""
+        by_epoch = self._every_epochs and run.epoch % self._every_epochs == 0
+        if by_epoch or (self._every_steps and run.step % self._every_steps == 0):
+            self._save(run)
+
+    def end(self, run: Run) -> None:
+        """Save the final state, if that is not done."""
+        if run.step != self._saved and (self._every_epochs or self._every_steps):
+            self._save(run)
+
+    def _save(self, run: Run) -> None:
+        tensors, attrs = snapshot.capture(run)
+        if run.comm.Get_rank() == 0:
+            self._directory.save(run.step, tensors, attrs)
+        self._saved = run.step

@@ -1,0 +1,116 @@
+"""A line of metrics for each epoch: measured on all ranks, written by rank 0."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collectives import Traffic, allreduce
+from hpcdl.batches import Batches
+from hpcdl.evaluate import evaluate, means
+from hpcdl.train import Run
+
+
+class Metrics:
+    """Evaluate after each epoch and append a line to a file of JSON lines.
+
+    The keys: ``epoch``, ``step``, ``time_s`` (seconds of training so far), ``train_loss`` and
+    ``test_loss`` (nats), ``test_accuracy`` and ``train_accuracy`` (0..1), ``samples_per_s``
+    (training only, without evaluation), ``comm_fraction`` (share of the training time inside
+    communication, mean over ranks), ``wire_bytes_per_step`` (bytes sent by a rank in a step, mean
+    over ranks), and of these ``gradient_bytes_per_step`` for gradients or weights.
+
+    Args:
+        path: the file, or None to write none. Lines beyond the step where a run starts are
+            dropped: it continues there.
+        test: the samples to evaluate on, or None: the test values are then null.
+        listeners: called on rank 0 with each line.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        test: Batches | None,
+        listeners: list[Callable[[dict[str, Any]], None]] | None = None,
+    ) -> None:
+        self._path, self._test = path, test
+        self._listeners = listeners or []
+        self._since = (0.0, 0, Traffic(), Traffic())
+
+    def start(self, run: Run) -> None:
+        """Drop lines of later epochs than the run starts at."""
+        if self._path is not None and run.comm.Get_rank() == 0:
+            kept = [line for line in read_lines(self._path) if line["step"] <= run.step]
+            _write_lines(self._path, kept)
+        self._mark(run)
+
+    def after_step(self, run: Run) -> None:
+        """Nothing to do."""
+
+    def after_epoch(self, run: Run) -> None:
+        """Measure, evaluate, write."""
+        elapsed = run.elapsed()
+        began, step, traffic, layer_traffic = self._since
+        seconds, steps = max(elapsed - began, 1e-9), max(run.step - step, 1)
+        grads, layers = run.traffic.since(traffic), run.layer_traffic.since(layer_traffic)
+        train_loss, train_accuracy = means(run.tally, run.comm)
+        test_loss = test_accuracy = None
+        if self._test is not None:
+            test_loss, test_accuracy = evaluate(run.model, self._test, run.comm)
+        mine = np.array([grads.seconds + layers.seconds, grads.bytes, layers.bytes], float)
+        mean = allreduce(mine, comm=run.comm) / run.comm.Get_size()
+        whole = steps == run.data.steps_per_epoch
+        line = {
+            "epoch": run.epoch,
+            "step": run.step,
+            "time_s": elapsed,
+            "train_loss": train_loss,
+            "train_accuracy": train_accuracy,
+            "test_loss": test_loss,
+            "test_accuracy": test_accuracy,
+            "samples_per_s": self._samples(run, steps, whole) / seconds,
+            "comm_fraction": float(mean[0]) / seconds,
+            "wire_bytes_per_step": float(mean[1] + mean[2]) / steps,
+            "gradient_bytes_per_step": float(mean[1]) / steps,
+        }
+        if run.comm.Get_rank() == 0:
+            if self._path is not None:
+                with self._path.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+            for listener in self._listeners:
+                listener(line)
+        self._mark(run)
+
+    def end(self, run: Run) -> None:
+        """Nothing to do."""
+
+    def _mark(self, run: Run) -> None:
+        self._since = (run.elapsed(), run.step, run.traffic.copy(), run.layer_traffic.copy())
+
+    @staticmethod
+    def _samples(run: Run, steps: int, whole: bool) -> float:
+        # A run that was continued within an epoch has trained on a part of it only.
+        per_epoch = run.data.samples
+        return per_epoch if whole else per_epoch * steps / run.data.steps_per_epoch
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics file; a last line that was cut off in writing is left out."""
+    lines = []
+    for text in path.read_text().splitlines() if path.exists() else []:
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def _write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    os.replace(temporary, path)

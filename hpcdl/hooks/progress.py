@@ -1,0 +1,92 @@
+"""Progress as people expect it: a live line on a terminal, plain lines in a batch log."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import Any, TextIO
+
+import numpy as np
+
+from collectives import allreduce
+from hpcdl.train import Run
+
+
+class Progress:
+    """Show how training goes on; rank 0 writes.
+
+    Args:
+        every: steps between two lines (or two refreshments of the live line).
+        live: rewrite one line in place.
+        stream: where to write; standard output by default.
+    """
+
+    def __init__(self, every: int, live: bool, stream: TextIO | None = None) -> None:
+        self._every, self._live = every, live
+        self._stream = stream or sys.stdout
+        self._began = (0.0, 0)
+        self._width = 0
+
+    def start(self, run: Run) -> None:
+        """Remember when and where the run began."""
+        self._began = (time.perf_counter(), run.step)
+
+    def after_step(self, run: Run) -> None:
+        """Write a line every few steps."""
+        in_epoch = run.step % run.data.steps_per_epoch
+        if in_epoch == 0 or run.step % self._every:
+            return
+        mine = np.array([*run.tally, run.traffic.seconds + run.layer_traffic.seconds])
+        loss, correct, samples, communication = allreduce(mine, comm=run.comm).tolist()
+        if run.comm.Get_rank() != 0:
+            return
+        seconds = time.perf_counter() - self._began[0]
+        steps = run.step - self._began[1]
+        rate = steps / max(seconds, 1e-9)
+        share = communication / run.comm.Get_size() / max(seconds, 1e-9)
+        epochs = -(-run.steps // run.data.steps_per_epoch)
+        text = (
+            f"epoch {run.epoch + 1}/{epochs} step {run.step}/{run.steps} "
+            f"loss {loss / max(samples, 1):.4f} acc {100 * correct / max(samples, 1):.2f} % "
+            f"{rate * samples / max(in_epoch, 1):.0f} samples/s "
+            f"comm {100 * share:.0f} % left {clock((run.steps - run.step) / max(rate, 1e-9))}"
+        )
+        self._write(text, keep=not self._live)
+
+    def after_epoch(self, run: Run) -> None:
+        """Nothing to do: `epoch` is told of the metrics."""
+
+    def epoch(self, line: dict[str, Any]) -> None:
+        """Write the line of an epoch: a listener of `hpcdl.hooks.Metrics`."""
+        test = ""
+        if line["test_accuracy"] is not None:
+            test = f" | test loss {line['test_loss']:.4f} acc {100 * line['test_accuracy']:.2f} %"
+        text = (
+            f"epoch {line['epoch']} done, {line['time_s']:.1f} s | train loss "
+            f"{line['train_loss']:.4f} acc {100 * line['train_accuracy']:.2f} %{test} | "
+            f"{line['samples_per_s']:.0f} samples/s, comm {100 * line['comm_fraction']:.0f} %, "
+            f"{line['wire_bytes_per_step'] / 1e3:.1f} kB/step"
+        )
+        self._write(text, keep=True)
+
+    def end(self, run: Run) -> None:
+        """Nothing to do."""
+
+    def _write(self, text: str, *, keep: bool) -> None:
+        if self._live:
+            columns = shutil.get_terminal_size().columns
+            shown = text if keep else text[: columns - 1]
+            # Blanks wipe what is left of the live line that stood here.
+            self._stream.write("\r" + shown.ljust(self._width) + ("\n" if keep else ""))
+            self._width = 0 if keep else len(shown)
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as h:mm:ss or m:ss."""
+    minutes, s = divmod(round(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
