@@ -1,0 +1,249 @@
+"""Draw a schedule as a space-time diagram (SVG), or write it down as text.
+
+Ranks are the rows, rounds the columns. An arrow is a message: solid and red where the receiver
+adds it to what it has (Reduce), dashed and blue where it stores it (Recv). The label at its tail
+names the blocks. Only the standard library is needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from collectives.messages import Message, messages_of
+from collectives.registry import Algorithm
+
+MAX_MESSAGES = 4000
+"""A picture with more arrows than that shows nothing."""
+
+_ROW, _COLUMN, _LEFT, _TOP, _FOOT = 50, 104, 84, 96, 62  # pixels
+_INK, _FAINT = "#1f2933", "#c3cbd4"
+_COLOURS = {True: "#c0392b", False: "#1f5fa8"}  # reduced, stored
+_NAMES = {True: "reduce", False: "recv"}
+
+_STYLE = f"""
+text {{ font-family: Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: {_INK}; }}
+.title {{ font-size: 19px; font-weight: bold; }}
+.small {{ font-size: 13px; fill: #52606d; }}
+.rank {{ font-size: 14px; text-anchor: end; }}
+.round {{ font-size: 13px; text-anchor: middle; fill: #52606d; }}
+.band {{ fill: #f4f6f8; }}
+.life {{ stroke: {_FAINT}; stroke-width: 1.2; }}
+.message line, .copy path, .key line {{ stroke-width: 1.8; fill: none; }}
+.reduce line, .reduce path {{ stroke: {_COLOURS[True]}; marker-end: url(#head-reduce); }}
+.recv line, .recv path {{ stroke: {_COLOURS[False]}; stroke-dasharray: 7 3;
+  marker-end: url(#head-recv); }}
+.label rect {{ fill: white; stroke-width: 1; }}
+.label text {{ font-size: 12px; text-anchor: middle; }}
+.reduce rect {{ stroke: {_COLOURS[True]}; }}
+.recv rect {{ stroke: {_COLOURS[False]}; }}
+.dot {{ fill: {_INK}; }}
+"""
+
+
+def draw_svg(algorithm: Algorithm, size: int) -> str:
+    """Return the space-time diagram of an algorithm as an SVG document.
+
+    Raises:
+        ValueError: it would have more than `MAX_MESSAGES` arrows.
+        ScheduleError: a send or a receive has no partner.
+    """
+    blocks = algorithm.blocks(size)
+    rounds, messages = messages_of(algorithm, size)
+    if len(messages) > MAX_MESSAGES:
+        raise ValueError(
+            f"size={size}: the picture would have {len(messages)} arrows; "
+            f"{MAX_MESSAGES} are the most that show anything. Take fewer ranks"
+        )
+    sheet = _Sheet(size, rounds)
+    arrows = _arrows(sheet, messages, blocks)
+    title = f"{algorithm.collective.name}: {algorithm.name}, {_count(size, 'rank')}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{sheet.width:g}" height="{sheet.height}" '
+        f'viewBox="0 0 {sheet.width:g} {sheet.height}" role="img">',
+        f"<title>{escape(title)}</title>",
+        f"<desc>{escape(algorithm.summary)}</desc>",
+        f"<style>{_STYLE}</style>",
+        f"<defs>{_head(True)}{_head(False)}</defs>",
+        f'<rect width="{sheet.width:g}" height="{sheet.height}" fill="white"/>',
+        f'<text class="title" x="20" y="34">{escape(title)}</text>',
+        f'<text class="small" x="20" y="56">'
+        f"{escape(_facts(algorithm, rounds, messages, blocks))}</text>",
+        *_grid(sheet),
+        *(a.line(sheet) for a in arrows),
+        *(a.label() for a in arrows if blocks > 1),
+        *_legend(sheet, messages, blocks),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def draw_text(algorithm: Algorithm, size: int) -> str:
+    """Return the schedule as text: a line for each round, ``+`` for Reduce and ``=`` for Recv.
+
+    Raises:
+        ScheduleError: a send or a receive has no partner.
+    """
+    blocks = algorithm.blocks(size)
+    rounds, messages = messages_of(algorithm, size)
+    lines = [
+        f"{algorithm.collective.name}: {algorithm.name}, {_count(size, 'rank')}",
+        _facts(algorithm, rounds, messages, blocks),
+        "a ->b [c] +  rank a sends block c to rank b, which adds it; = which stores it",
+        "",
+    ]
+    rank, block = len(str(size - 1)), max((len(_label(m)) for m in messages), default=0)
+    by_round: list[list[str]] = [[] for _ in range(rounds)]
+    for m in messages:
+        label = f"[{_label(m)}]".ljust(block + 2)
+        by_round[m.round].append(
+            f"{m.source:>{rank}} ->{m.target:<{rank}} {label} {'+' if m.reduced else '='}"
+        )
+    width = len(str(max(0, rounds - 1)))
+    lines += [
+        f"round {k:>{width}}:  {'   '.join(texts) or 'nothing'}" for k, texts in enumerate(by_round)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """Where things are, in pixels."""
+
+    size: int
+    rounds: int
+
+    @property
+    def column(self) -> float:
+        # A picture with few rounds is as wide as its legend.
+        return max(_COLUMN, (800 - _LEFT - 40) / max(self.rounds, 1))
+
+    @property
+    def width(self) -> float:
+        return self.x(max(self.rounds, 1)) + 40
+
+    @property
+    def bottom(self) -> int:
+        return _TOP + _ROW * self.size
+
+    @property
+    def height(self) -> int:
+        return self.bottom + _FOOT
+
+    def x(self, k: float) -> float:
+        return _LEFT + self.column * k
+
+    def y(self, rank: float) -> float:
+        return _TOP + _ROW * (rank + 0.5)
+
+
+def _facts(algorithm: Algorithm, rounds: int, messages: Sequence[Message], blocks: int) -> str:
+    sent = sum(m.source != m.target for m in messages)
+    return (
+        f"{_count(rounds, 'round')}, {_count(sent, 'message')}, {_count(blocks, 'block')} "
+        f"({algorithm.paper})"
+    )
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _label(message: Message) -> str:
+    first, last = message.block, message.block + message.count - 1
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _head(reduced: bool) -> str:
+    return (
+        f'<marker id="head-{_NAMES[reduced]}" viewBox="0 0 10 10" refX="9" refY="5" '
+        'markerWidth="10" markerHeight="10" markerUnits="userSpaceOnUse" orient="auto">'
+        f'<path d="M0,1 L10,5 L0,9 Z" fill="{_COLOURS[reduced]}"/></marker>'
+    )
+
+
+def _grid(sheet: _Sheet) -> list[str]:
+    top, end = _TOP, sheet.x(sheet.rounds)
+    parts = []
+    for k in range(sheet.rounds):
+        x = sheet.x(k)
+        if k % 2 == 0:
+            parts.append(
+                f'<rect class="band" x="{x:g}" y="{top - 24}" width="{sheet.column:g}" '
+                f'height="{sheet.bottom - top + 24}"/>'
+            )
+        parts.append(
+            f'<text class="round" x="{x + sheet.column / 2:g}" y="{top - 8}">round {k}</text>'
+        )
+    for rank in range(sheet.size):
+        y = sheet.y(rank)
+        parts.append(f'<line class="life" x1="{sheet.x(0):g}" y1="{y}" x2="{end:g}" y2="{y}"/>')
+        parts.append(f'<text class="rank" x="{_LEFT - 14}" y="{y + 5}">rank {rank}</text>')
+        parts += [
+            f'<circle class="dot" cx="{sheet.x(k):g}" cy="{y}" r="2.6"/>'
+            for k in range(sheet.rounds + 1)
+        ]
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrow:
+    """A message, and where its label sits: on the sender's row, one below the other."""
+
+    message: Message
+    x: float
+    y: float
+    width: float
+
+    def line(self, sheet: _Sheet) -> str:
+        m = self.message
+        x1, x2 = self.x + self.width / 2, sheet.x(m.round + 1) - 5
+        what = f"block {_label(m)}" if m.count == 1 else f"blocks {_label(m)}"
+        kind, shape = "message", f'<line x1="{x1:g}" y1="{self.y}" x2="{x2:g}"'
+        shape += f' y2="{sheet.y(m.target)}"/>'
+        to = f"to rank {m.target}, which {'adds' if m.reduced else 'stores'} it"
+        if m.source == m.target:
+            kind, to, y = "copy", "to itself", sheet.y(m.source)
+            shape = f'<path d="M{x1:g},{y} Q{(x1 + x2) / 2:g},{y - 30} {x2:g},{y}"/>'
+        tip = f"<title>round {m.round}: rank {m.source} sends {what} {to}</title>"
+        return f'<g class="{kind} {_NAMES[m.reduced]}">{tip}{shape}</g>'
+
+    def label(self) -> str:
+        m, x, y, width = self.message, self.x, self.y, self.width
+        return (
+            f'<g class="label {_NAMES[m.reduced]}"><rect x="{x - width / 2:g}" y="{y - 8:g}" '
+            f'width="{width:g}" height="16" rx="7"/>'
+            f'<text x="{x:g}" y="{y + 4.3:g}">{_label(m)}</text></g>'
+        )
+
+
+def _arrows(sheet: _Sheet, messages: Sequence[Message], blocks: int) -> list[_Arrow]:
+    together = Counter((m.round, m.source) for m in messages)
+    placed: Counter[tuple[int, int]] = Counter()
+    arrows = []
+    for m in messages:
+        at = m.round, m.source
+        offset = placed[at] - (together[at] - 1) / 2
+        placed[at] += 1
+        width = 9 + 7 * len(_label(m)) if blocks > 1 else 0
+        x = sheet.x(m.round) + (9 + width / 2 if width else 5)
+        arrows.append(_Arrow(m, x, sheet.y(m.source) + 17 * offset, width))
+    return arrows
+
+
+def _legend(sheet: _Sheet, messages: Sequence[Message], blocks: int) -> list[str]:
+    y, x = sheet.bottom + 32, 20.0
+    parts = []
+    words = {True: "added to the receiver's block", False: "stored in the receiver's block"}
+    for reduced in sorted({m.reduced for m in messages}, reverse=True):
+        parts.append(
+            f'<g class="key {_NAMES[reduced]}"><line x1="{x:g}" y1="{y}" x2="{x + 44:g}" y2="{y}"/>'
+            f'<text class="small" x="{x + 54:g}" y="{y + 4}">{words[reduced]}</text></g>'
+        )
+        x += 264
+    note = "one block: the whole vector" if blocks == 1 else "number: the block, or blocks, sent"
+    if messages:
+        parts.append(f'<text class="small" x="{x:g}" y="{y + 4}">{note}</text>')
+    return parts
