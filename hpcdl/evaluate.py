@@ -35,7 +35,7 @@ def evaluate(
 
 
 def means(tally: np.ndarray, comm: MPI.Comm, traffic: Traffic | None = None) -> tuple[float, float]:
-    """Return the mean loss and the accuracy from every rank's sums: loss, right answers, samples."""
+    """Return mean loss and accuracy from each rank's sums: loss, right answers, samples."""
     total = allreduce(tally.copy(), comm=comm, traffic=traffic)
     samples = max(float(total[2]), 1.0)
     return float(total[0]) / samples, float(total[1]) / samples

@@ -156,7 +156,7 @@ def _data_file(config: Config, comm: MPI.Intracomm) -> Path:
         return Path(config.data.file)
     folder = Path(config.run.data_dir or config.run.dir)
     path = ensure_digits(folder) if comm.Get_rank() == 0 else None
-    return comm.bcast(path, 0)
+    return Path(comm.bcast(path, 0))
 
 
 def _hooks(
@@ -183,7 +183,7 @@ def _hooks(
         directory / CHECKPOINTS, kept.every_epochs, kept.every_steps, kept.keep
     )
     if resume:
-        there = checkpoints.resume(state, _say)
+        there = checkpoints.resume(state, lambda e: _say(f"broken checkpoint: {e}"))
         if first:
             at = (
                 f"at step {state.step} of {state.steps}" if there else "at the start: no checkpoint"

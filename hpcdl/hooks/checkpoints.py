@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hpcdl import snapshot
-from hpcdl.checkpoint import CheckpointDir
+from hpcdl.checkpoint import CheckpointDir, CheckpointError
 from hpcdl.train import Run
 
 
@@ -25,12 +25,12 @@ class Checkpoints:
         self._every_epochs, self._every_steps = every_epochs, every_steps
         self._saved = -1
 
-    def resume(self, run: Run, report: Callable[[str], None]) -> bool:
+    def resume(self, run: Run, report: Callable[[CheckpointError], object]) -> bool:
         """Continue from the newest sound checkpoint, if there is one; collective.
 
         Args:
             run: it gets the saved state.
-            report: called on rank 0 with a line about each checkpoint that is broken.
+            report: called on rank 0 about each checkpoint that is broken.
 
         Returns:
             Whether there was one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,10 @@ class Metrics:
         self,
         path: Path | None,
         test: Batches | None,
-        listeners: list[Callable[[dict[str, Any]], None]] | None = None,
+        listeners: Sequence[Callable[[dict[str, Any]], None]] = (),
     ) -> None:
         self._path, self._test = path, test
-        self._listeners = listeners or []
+        self._listeners = listeners
         self._since = (0.0, 0, Traffic(), Traffic())
 
     def start(self, run: Run) -> None:
