@@ -40,7 +40,7 @@ def pack(codes: Array, bits: int) -> Array:
     packed = xp.zeros((groups, nbytes), xp.uint8)
     for code, byte, shift in _overlaps(bits):
         column = rows[:, code]
-        packed[:, byte] |= column << shift if shift >= 0 else column >> -shift
+        packed[:, byte] |= _shifted(column, shift)
     return packed.reshape(-1)
 
 
@@ -52,7 +52,7 @@ def unpack(packed: Array, n: int, bits: int) -> Array:
     codes = xp.zeros((rows.shape[0], per_group), xp.uint8)
     for code, byte, shift in _overlaps(bits):
         column = rows[:, byte]
-        codes[:, code] |= column >> shift if shift >= 0 else column << -shift
+        codes[:, code] |= _shifted(column, -shift)
     codes &= (1 << bits) - 1
     return codes.reshape(-1)[:n]
 
@@ -66,3 +66,9 @@ def _overlaps(bits: int) -> list[tuple[int, int, int]]:
         for byte in range(nbytes)
         if -bits < (shift := bits * code - 8 * byte) < 8
     ]
+
+
+def _shifted(x: Array, bits: int) -> Array:
+    """Return uint8 values shifted to higher bits; what leaves the byte at either end is dropped."""
+    xp = namespace(x)
+    return xp.left_shift(x, bits) if bits >= 0 else xp.right_shift(x, -bits)
