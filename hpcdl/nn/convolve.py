@@ -18,9 +18,8 @@ import numpy as np
 from hpcdl.array import Array, namespace
 from hpcdl.nn.window import Window, overlap
 
-# Bytes of a block: about what the second-level cache of a core holds, and on a device as much as
-# keeps it busy.
-HOST_BLOCK = 1 << 20
+# Bytes of a block: about what the caches of one core hold, and enough to keep a device busy.
+HOST_BLOCK = 1 << 21
 DEVICE_BLOCK = 1 << 26
 
 
@@ -91,7 +90,9 @@ def input_gradient(
     samples, rows, columns, outputs = dy_NPQK.shape
     channels = weight_IJCK.shape[2]
     if _pointwise(window) and not window.padded:
-        return xp.matmul(dy_NPQK, weight_IJCK[0, 0].T)
+        # As one matrix: a product of a 4-D array would be one small GEMM for each row.
+        dx = xp.matmul(dy_NPQK.reshape(-1, outputs), weight_IJCK[0, 0].T)
+        return dx.reshape(samples, height, width, channels)
     (top, _), (left, _) = window.padding
     (tall, wide), (down, right) = window.kernel, window.stride
     taps = weight_IJCK.reshape(tall * wide, channels, outputs).transpose(0, 2, 1)

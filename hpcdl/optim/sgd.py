@@ -68,7 +68,7 @@ class SGD:
                     f"SGD: {name} needs the shape {params.shape} and dtype {params.dtype} of "
                     f"params, got {vector.shape} and {vector.dtype}"
                 )
-        # A Python float takes the type of the arrays; a numpy scalar would turn them to float64.
+        # A Python float goes with arrays of any kind and type; the scalar of a schedule may not.
         rate = float(self.lr(step) if callable(self.lr) else self.lr)
         velocity = state["velocity"] if self.momentum else None
         block = BLOCK if xp is np else max(1, params.size)

@@ -29,6 +29,7 @@ CASES = (
     Case("dense", Dense(5), (7,)),
     Case("dense-no-bias", Dense(1, bias=False), (3,)),
     Case("conv", Conv2d(4), (5, 6, 3)),
+    Case("conv-unpadded", Conv2d(2, padding=0), (5, 4, 2)),
     Case("conv-1x1", Conv2d(4, kernel=1), (3, 5, 2)),
     Case("conv-1x1-stride", Conv2d(3, kernel=1, stride=2, bias=False), (5, 4, 2)),
     Case("conv-5-stride", Conv2d(2, kernel=5, stride=2, padding=2), (7, 6, 1)),
@@ -42,6 +43,7 @@ CASES = (
     Case("maxpool-asymmetric", MaxPool((1, 3), (2, 1), ((0, 0), (2, 1))), (5, 4, 2)),
     Case("globalavgpool", GlobalAvgPool(), (3, 4, 5)),
     Case("flatten", Flatten(), (2, 3, 2)),
+    Case("residual-empty", Residual(Sequential([])), (3, 2)),
     Case("residual-identity", Residual(Sequential([Conv2d(2), BatchNorm(), ReLU()])), (4, 3, 2)),
     Case(
         "residual-projection",

@@ -94,8 +94,7 @@ def test_closed_form_of_momentum_on_a_quadratic():
 def test_in_place_and_in_its_own_type(dtype, settings):
     w, g = np.ones(10, dtype), np.full(10, 0.5, dtype)
     view, address = w[:], w.ctypes.data
-    # A rate that is a numpy scalar would turn float32 into float64.
-    optimizer = SGD(lambda step: np.float64(0.1), **settings)
+    optimizer = SGD(0.1, **settings)
     state = optimizer.init(w)
     velocity = state.get("velocity")
     after = optimizer.update(w, g, state, 0)
@@ -127,7 +126,9 @@ def test_the_namespace_of_the_array(settings):
     rng = np.random.default_rng(0)
     w, gradients = rng.standard_normal(5), rng.standard_normal((3, 5))
     strict = StrictArray(w.copy())
-    state = run(SGD(0.1, **settings), strict, [StrictArray(g) for g in gradients])
+    # A schedule may well give a numpy scalar, which strict arrays refuse.
+    optimizer = SGD(lambda step: np.float64(0.1), **settings)
+    state = run(optimizer, strict, [StrictArray(g) for g in gradients])
     run(SGD(0.1, **settings), w, gradients)
     assert all(isinstance(vector, StrictArray) for vector in state.values())
     np.testing.assert_allclose(to_host(strict), w, rtol=1e-14)
