@@ -182,8 +182,9 @@ def test_warned_before_the_limit_the_job_stops_and_continues_from_the_queue(
     # This is what --signal=B:USR1 does, only sooner.
     cluster.run("scancel", "--batch", "--signal=USR1", number)
     cluster.wait(number, "PENDING")
-    # Slurm holds a job that comes back for two minutes; nobody waits for them here.
-    cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now")
+    # Slurm holds a job that comes back for two minutes; here two seconds are enough for the nodes
+    # to know its second start, counted in whole seconds, from the first.
+    cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now+2")
     ended = cluster.wait(number)
     log = (tmp_path / "log").read_text()
     assert (ended["JobState"], ended["ExitCode"], ended["Restarts"]) == ("COMPLETED", "0:0", "1")
