@@ -21,9 +21,9 @@ from collectives.registry import REGISTRY, Algorithm
 from collectives.simulate import Extent
 from collectives.step import Reduce, Send, Zero, scalar
 
-PYTHON = Model(latency=1e-6, byte_time=1e-10, reduce_time=1e-10, overhead=2e-6)
-"""The costs of the Python executor between ranks of one node: starting a request costs more than
-the wire. An order of magnitude, as measured with ``python -m collectives bench`` on two cores."""
+PYTHON = Model(latency=5e-7, byte_time=1.5e-10, reduce_time=1.5e-10, overhead=1e-6)
+"""The costs of the Python executor between two ranks of one node, as ``python -m collectives bench``
+measures them to about a factor of two: starting a message costs more than the wire."""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,79 @@
+"""``python -m collectives``: list, verify, simulate, draw and bench the algorithms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from collectives.commands import bench, draw, list, simulate, verify
+from collectives.commands.arguments import Parser, UsageError
+
+COMMANDS = {
+    "list": (
+        list,
+        "show the algorithms",
+        """\
+python -m collectives list
+python -m collectives list --collective allreduce --ranks 64""",
+    ),
+    "verify": (
+        verify,
+        "prove the algorithms, for each number of ranks",
+        """\
+python -m collectives verify
+python -m collectives verify --sizes 1:33
+python -m collectives verify --sizes 2,4,100 --collective allreduce --algorithm ring,tree""",
+    ),
+    "simulate": (
+        simulate,
+        "predict the time of an algorithm on any number of ranks",
+        """\
+python -m collectives simulate ring --ranks 10000 --bytes 100M
+python -m collectives simulate rabenseifner --ranks 64 --bytes 1M --latency 1us --bandwidth 25
+python -m collectives simulate binomial --collective bcast --ranks 16 --bytes 8K --straggler 3:1ms
+""",
+    ),
+    "draw": (
+        draw,
+        "draw a space-time diagram of an algorithm",
+        """\
+python -m collectives draw ring --ranks 8 -o ring.svg
+python -m collectives draw rabenseifner --ranks 4 --text""",
+    ),
+    "bench": (
+        bench,
+        "time the algorithms beside the MPI library's own calls",
+        """\
+python -m collectives bench allreduce --ranks 2 --sizes 8:64M
+python -m collectives bench allreduce --ranks 4 --sizes 8,1K,64K,1M --algorithm ring --json r.json
+srun -N 2 --ntasks-per-node 4 python -m collectives bench bcast --sizes 1M""",
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code: 0, 1 for a failure, 2 for a wrong word."""
+    parser = Parser(
+        prog="python -m collectives",
+        description="MPI collectives as schedules: list, prove, simulate, draw and time them.",
+        epilog="'python -m collectives COMMAND --help' shows options and examples.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parsers = {}
+    for name, (module, summary, examples) in COMMANDS.items():
+        epilog = "examples:\n" + "".join(f"  {line}\n" for line in examples.splitlines())
+        parsers[name] = commands.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog
+        )
+        module.add(parsers[name])
+    args = parser.parse_args(argv)
+    args.argv = sys.argv[1:] if argv is None else argv
+    try:
+        code: int = COMMANDS[args.command][0].run(args)
+    except UsageError as error:
+        parsers[args.command].error(str(error))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Give each rank a core of its own, where there are enough."""
+
+from __future__ import annotations
+
+import os
+
+from mpi4py import MPI
+
+
+def pin(comm: MPI.Comm) -> str:
+    """Bind each rank to one core, by its number on its node; return what was done, for the header.
+
+    Nothing is done where ranks outnumber cores, or where the launcher has bound the ranks already.
+    The same text is returned on all ranks.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return "not pinned: this system has no sched_setaffinity"
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    allowed = sorted(os.sched_getaffinity(0))
+    everyone = node.allgather(allowed)
+    local, ranks = node.Get_rank(), node.Get_size()
+    node.Free()
+    if any(cores != allowed for cores in everyone):
+        done = "as the launcher has bound the ranks"
+    elif ranks > len(allowed):
+        done = f"not pinned: {ranks} ranks on {len(allowed)} cores take turns"
+    else:
+        core = allowed[local * len(allowed) // ranks]
+        os.sched_setaffinity(0, {core})
+        done = f"core {core}"
+    found: list[str] = comm.allgather(done)
+    if all(text.startswith("core ") for text in found):
+        return "pinned, rank by rank: core " + " ".join(text.split()[1] for text in found)
+    # Nodes may differ; what is worth knowing is that of the first that is not pinned.
+    return next(text for text in found if not text.startswith("core "))

@@ -1,0 +1,187 @@
+"""What the subcommands share: numbers with units, names of algorithms, and errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import collectives.algorithms  # noqa: F401  (fills the registry)
+from collectives.collective import ALLREDUCE, COLLECTIVES, Collective
+from collectives.registry import REGISTRY, Algorithm
+
+_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+
+
+class UsageError(ValueError):
+    """The command line asks for something that is not there. The message says what is."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, and whose help keeps its line breaks."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with exit code 2 and one line."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+
+def nbytes(text: str) -> int:
+    """Read a number of bytes: 8, 1K, 64K, 1M, 2G (powers of 1024).
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    match = re.fullmatch(r"(\d+)([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of bytes; say it as 8, 1K, 64K, 1M or 2G"
+        )
+    return int(match[1]) * _BYTES[match[2].upper()]
+
+
+def byte_sizes(text: str) -> list[int]:
+    """Read a list of numbers of bytes: ``8,1K,64K`` or, doubling, ``8:64M``.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    sizes: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        low, high = nbytes(first), nbytes(last if colon else first)
+        if low < 1 or high < low:
+            raise argparse.ArgumentTypeError(
+                f"{part!r} is not a range of bytes; it needs 1 <= first <= last, as in 8:64M"
+            )
+        while low <= high:
+            sizes.append(low)
+            low *= 2
+    return sizes
+
+
+def rank_counts(text: str) -> list[int]:
+    """Read a list of numbers of ranks: ``1:33`` (both included), ``2,3,8`` or both mixed.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    counts: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?::(\d+))?", part.strip())
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if low < 1 or high < low:
+            raise argparse.ArgumentTypeError(
+                f"{part!r} is not a number of ranks nor a range of them; say 8, 2,3,8 or 1:33"
+            )
+        counts += range(low, high + 1)
+    return counts
+
+
+def positive(text: str) -> int:
+    """Read an int above 0.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a time: 250ns, 1.5us, 2ms, 0.1s or 2e-6 (seconds).
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    match = re.fullmatch(r"(\d*\.?\d+(?:e[-+]?\d+)?)\s*(ns|us|ms|s|)", text.strip(), re.IGNORECASE)
+    if not match:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; say it as 250ns, 1.5us, 2ms or 0.1s"
+        )
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def names(text: str) -> list[str]:
+    """Read a list of names: ``ring,tree``."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def find_collectives(wanted: Iterable[str] | None) -> list[Collective]:
+    """Return the collectives of these names, or all.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if wanted is None:
+        return list(COLLECTIVES.values())
+    for name in wanted:
+        if name not in COLLECTIVES:
+            raise UsageError(f"no collective {name!r}; there are: {', '.join(COLLECTIVES)}")
+    return [COLLECTIVES[name] for name in wanted]
+
+
+def find_algorithms(
+    collectives: Iterable[str] | None, algorithms: Iterable[str] | None
+) -> list[Algorithm]:
+    """Return the algorithms of these names in these collectives; None stands for all.
+
+    Raises:
+        UsageError: a name is unknown.
+    """
+    among = [
+        REGISTRY.get(c, name) for c in find_collectives(collectives) for name in REGISTRY.names(c)
+    ]
+    if algorithms is None:
+        return among
+    known = sorted({a.name for a in among})
+    for name in algorithms:
+        if name not in known:
+            raise UsageError(f"no algorithm {name!r}; there are: {', '.join(known)}")
+    return [a for name in algorithms for a in among if a.name == name]
+
+
+def find_algorithm(name: str, collective: str | None) -> Algorithm:
+    """Return one algorithm; without a collective that of allreduce, or of the only one that has it.
+
+    Raises:
+        UsageError: the name is unknown, or several collectives but allreduce have it.
+    """
+    found = find_algorithms([collective] if collective else None, [name])
+    if collective is None and any(a.collective is ALLREDUCE for a in found):
+        found = [a for a in found if a.collective is ALLREDUCE]
+    if len(found) > 1:
+        homes = ", ".join(a.collective.name for a in found)
+        raise UsageError(f"{name} is an algorithm of {homes}: say which with --collective")
+    return found[0]
+
+
+def add_collective(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--collective NAME``."""
+    parser.add_argument(
+        "--collective",
+        metavar="NAME",
+        help=f"{', '.join(COLLECTIVES)}; default: allreduce where it has that algorithm",
+    )
+
+
+def time_text(value: float) -> str:
+    """Return seconds for people to read: ``12.3 us``."""
+    for unit in ("s", "ms", "us"):
+        if value >= _SECONDS[unit]:
+            return f"{value / _SECONDS[unit]:.6g} {unit}"
+    return f"{value / _SECONDS['ns']:.6g} ns"
+
+
+def bytes_text(value: int) -> str:
+    """Return a number of bytes for people to read: ``64 KiB``, or plain where it is not even."""
+    for unit in "GMK":
+        if value and value % _BYTES[unit] == 0:
+            return f"{value // _BYTES[unit]} {unit}iB"
+    return f"{value} B"

@@ -1,0 +1,47 @@
+"""``python -m collectives verify``: prove the algorithms."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from collectives.commands.arguments import find_algorithms, names, rank_counts
+from collectives.verify import ScheduleError, verify
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--sizes",
+        type=rank_counts,
+        default=list(range(1, 34)),
+        metavar="RANKS",
+        help="numbers of ranks to prove for: 1:33 (both included), or 2,3,8; default 1:33",
+    )
+    parser.add_argument("--collective", type=names, metavar="NAMES", help="only of these")
+    parser.add_argument("--algorithm", type=names, metavar="NAMES", help="only these")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a line for each algorithm and the number of proofs; 1 if one failed."""
+    chosen = find_algorithms(args.collective, args.algorithm)
+    proved = failed = 0
+    for a in chosen:
+        begin = time.perf_counter()
+        messages, error = 0, ""
+        for size in args.sizes:
+            try:
+                messages += verify(a, size).messages
+                proved += 1
+            except ScheduleError as e:
+                failed += 1
+                error = error or str(e)
+        label = f"{a.collective.name:15}{a.name:20}"
+        if error:
+            print(f"{label}FAILED  {error}", flush=True)
+        else:
+            took = time.perf_counter() - begin
+            print(f"{label}proved  {messages:8} messages  {took:6.2f} s", flush=True)
+    total = f"{len(chosen)} algorithms x {len(args.sizes)} sizes: {proved} schedules proved"
+    print(f"{total}, {failed} failed" if failed else total)
+    return 1 if failed else 0
