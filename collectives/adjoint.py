@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from collectives.step import Generator, Recv, Reduce, Round, Send, Step, Zero
+from collectives.step import NULL, Generator, Recv, Reduce, Round, Send, Step, Zero
 
 
 def adjoint(rounds: Iterable[Round]) -> list[Round]:
@@ -34,5 +34,7 @@ def _turn(step: Step) -> list[Step]:
     if isinstance(step, Reduce):
         return [Send(step.peer, step.block, step.count)]
     if isinstance(step, Recv):
-        return [Send(step.peer, step.block, step.count), Zero(step.block, step.count)]
+        # A receive from nobody stores nothing, so there is nothing to clear.
+        cleared = step.count * (step.peer != NULL)
+        return [Send(step.peer, step.block, step.count), Zero(step.block, cleared)]
     return [step]
