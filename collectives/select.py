@@ -22,8 +22,8 @@ from collectives.simulate import Extent
 from collectives.step import Reduce, Send, Zero, scalar
 
 PYTHON = Model(latency=5e-7, byte_time=1.5e-10, reduce_time=1.5e-10, overhead=1e-6)
-"""The costs of the Python executor between two ranks of one node, as ``python -m collectives bench``
-measures them to about a factor of two: starting a message costs more than the wire."""
+"""The costs of the Python executor between two ranks of one node, to about a factor of two, as
+``python -m collectives bench`` measures them: starting a message costs more than the wire."""
 
 
 @functools.lru_cache(maxsize=1024)

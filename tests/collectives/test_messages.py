@@ -1,0 +1,153 @@
+"""Rounds, messages and volume of each algorithm against the formulas of the papers.
+
+n bytes on p ranks; "at most" what the busiest rank sends. Ring: Patarasuk & Yuan 2009. Others:
+Thakur, Rabenseifner & Gropp 2005; Ben-Nun & Hoefler 2019, section 2.
+"""
+
+from math import ceil, log2
+
+import numpy as np
+import pytest
+
+from collectives.blocks import Split
+from collectives.collective import ALLGATHER, ALLTOALL, BCAST, REDUCE, REDUCE_SCATTER
+from collectives.messages import messages_of
+from collectives.step import Recv, Reduce, Send, rounds_of
+from collectives.verify import ScheduleError
+
+from .algorithms import every_algorithm, made, named
+
+POWERS = [2, 4, 8, 16, 32]
+SIZES = list(range(2, 14))
+
+
+def sent(algorithm, size, n):
+    """Rounds, and messages and bytes that each rank sends, with n bytes in equal blocks."""
+    rounds, messages = messages_of(algorithm, size)
+    blocks = algorithm.blocks(size)
+    if not algorithm.collective.one_space:
+        blocks //= 2
+    assert n % blocks == 0
+    count, volume = np.zeros(size, int), np.zeros(size, int)
+    for m in messages:
+        if m.source != m.target:
+            count[m.source] += 1
+            volume[m.source] += m.count * n // blocks
+    return rounds, count, volume
+
+
+@pytest.mark.parametrize("p", SIZES)
+def test_ring(p):
+    n = 12 * p
+    rounds, count, volume = sent(named("ring"), p, n)
+    assert rounds == 2 * (p - 1)
+    assert (count == 2 * (p - 1)).all()
+    assert (volume == 2 * n * (p - 1) // p).all()
+
+
+@pytest.mark.parametrize("collective", [REDUCE_SCATTER, ALLGATHER])
+@pytest.mark.parametrize("p", SIZES)
+def test_half_a_ring(p, collective):
+    n = 12 * p
+    rounds, count, volume = sent(named("ring", collective), p, n)
+    assert rounds == p - 1
+    assert (count == p - 1).all()
+    assert (volume == n * (p - 1) // p).all()
+
+
+@pytest.mark.parametrize("p", SIZES)
+def test_pairwise(p):
+    n = 12 * p
+    _, count, volume = sent(named("pairwise", ALLTOALL), p, n)
+    assert (count == p - 1).all()
+    assert (volume == n * (p - 1) // p).all()
+
+
+@pytest.mark.parametrize("p", SIZES)
+def test_tree(p):
+    n, lg = 96, ceil(log2(p))
+    rounds, count, volume = sent(named("tree"), p, n)
+    assert rounds == 2 * lg
+    assert count.sum() == 2 * (p - 1)
+    assert volume.sum() == 2 * n * (p - 1)
+    assert volume[0] == volume.max() == lg * n
+
+
+@pytest.mark.parametrize("collective", [REDUCE, BCAST])
+@pytest.mark.parametrize("p", SIZES)
+def test_binomial(p, collective):
+    rounds, count, _ = sent(named("binomial", collective), p, 8)
+    assert rounds == ceil(log2(p))
+    assert count.sum() == p - 1
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_recursive_doubling(p):
+    n, lg = 96, int(log2(p))
+    rounds, count, volume = sent(named("recursive_doubling"), p, n)
+    assert rounds == lg
+    assert (count == lg).all()
+    assert (volume == n * lg).all()
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_rabenseifner(p):
+    n, lg = 96, int(log2(p))
+    rounds, count, volume = sent(named("rabenseifner"), p, n)
+    assert rounds == 2 * lg
+    assert (count == 2 * lg).all()
+    assert (volume == 2 * n * (p - 1) // p).all()
+
+
+@pytest.mark.parametrize("name", ["recursive_doubling", "rabenseifner"])
+@pytest.mark.parametrize("p", [3, 5, 6, 7, 11, 13])
+def test_the_fold_costs_two_rounds_and_two_messages_for_each_rank_too_many(p, name):
+    core, n = 2 ** int(log2(p)), 96
+    rounds, count, volume = sent(named(name), p, n)
+    inner_rounds, inner_count, inner_volume = sent(named(name), core, n)
+    assert rounds == inner_rounds + 2
+    assert count.sum() == inner_count.sum() + 2 * (p - core)
+    assert volume.sum() == inner_volume.sum() + 2 * n * (p - core)
+
+
+@every_algorithm
+@pytest.mark.parametrize("p", [1, 2, 3, 6, 8])
+def test_messages_are_the_sends_and_have_the_kind_of_their_receive(algorithm, p):
+    rounds, messages = messages_of(algorithm, p)
+    assert len({m.round for m in messages}) <= rounds
+    found = {(m.round, m.source, m.target, m.block, m.count) for m in messages}
+    arrived = {(m.round, m.target, m.source, m.into, m.count, m.reduced) for m in messages}
+    assert len(found) == len(arrived) == len(messages)
+    for rank in range(p):
+        for k, steps in enumerate(rounds_of(algorithm.generate, rank, p)):
+            for s in steps:
+                if isinstance(s, Send):
+                    assert (k, rank, s.peer, s.block, s.count) in found
+                else:
+                    kind = isinstance(s, Reduce)
+                    assert (k, rank, s.peer, s.block, s.count, kind) in arrived
+
+
+def test_several_messages_between_two_ranks_are_matched_in_order():
+    def generate(rank, size):
+        yield [Send(1, 2), Send(1, 0)] if rank == 0 else [Reduce(0, 2), Recv(0, 0)]
+
+    _, (first, second) = messages_of(made(generate, blocks=lambda size: 3), 2)
+    assert (first.block, first.into, first.reduced) == (2, 2, True)
+    assert (second.block, second.into, second.reduced) == (0, 0, False)
+
+
+def test_a_message_without_a_partner_is_refused():
+    def generate(rank, size):
+        yield [Send(1, 0)] if rank == 0 else []
+
+    with pytest.raises(ScheduleError, match="rank 0, round 0: sends block 0 to rank 1"):
+        messages_of(made(generate), 2)
+
+
+@pytest.mark.parametrize("p", [3, 7])
+def test_real_blocks_of_the_ring_differ_by_one_element(p):
+    x = np.zeros(100, np.float32)
+    lengths = [Split(x, p).view(b).size for b in range(p)]
+    assert sum(lengths) == 100
+    assert max(lengths) - min(lengths) <= 1
