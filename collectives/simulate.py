@@ -198,8 +198,12 @@ def _match(
     """
     if len(targets) == len(sources) == 1:
         (to,), (frm,) = targets, sources
-        paired = np.where(frm != NULL, to[frm] == rank, True)
-        if paired.all() and np.count_nonzero(to != NULL) == np.count_nonzero(frm != NULL):
+        there = to[frm] == rank
+        # If all receive, and from whom sends to them, then no message is left over.
+        if there.all() and frm.min() != NULL:
+            return [frm]
+        there |= frm == NULL
+        if there.all() and np.count_nonzero(to != NULL) == np.count_nonzero(frm != NULL):
             return [frm]
     # Several messages between two ranks are matched in order: sort both sides, keeping the order.
     size = rank.size

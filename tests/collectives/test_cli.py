@@ -1,0 +1,176 @@
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from collectives import __main__ as cli
+from collectives.collective import ALLREDUCE
+from collectives.commands import verify as verify_command
+from collectives.commands.arguments import byte_sizes, nbytes, rank_counts, seconds
+from collectives.step import Reduce, Send
+
+from .algorithms import ALL, made
+
+
+def command(*words):
+    """Run ``python -m collectives`` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "collectives", *words], capture_output=True, text=True, timeout=100
+    )
+
+
+def test_list():
+    done = command("list")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len([line for line in lines if line.startswith(tuple(a.collective.name for a in ALL))])
+    ring = next(line for line in lines if line.startswith("allreduce") and " ring " in line)
+    assert re.search(r"ring +14 +112 +8 +Patarasuk & Yuan 2009 +Reduce-scatter round", ring)
+    for a in ALL:
+        assert any(line.split()[:2] == [a.collective.name, a.name] for line in lines)
+
+
+def test_verify():
+    done = command("verify", "--sizes", "1:6")
+    assert (done.returncode, done.stderr) == (0, "")
+    *each, total = done.stdout.splitlines()
+    assert len(each) == len(ALL)
+    assert all(line.split()[2] == "proved" for line in each)
+    assert total == f"{len(ALL)} algorithms x 6 sizes: {6 * len(ALL)} schedules proved"
+
+
+def test_verify_says_what_is_wrong(monkeypatch, capsys):
+    def generate(rank, size):
+        yield [Send((rank + 1) % size, 0), Reduce((rank + 1) % size, 0)]
+
+    wrong = made(generate, ALLREDUCE, lambda size: 1)
+    monkeypatch.setattr(verify_command, "find_algorithms", lambda *names: [wrong])
+    assert cli.main(["verify", "--sizes", "2,3,4"]) == 1
+    first, total = capsys.readouterr().out.splitlines()
+    assert "FAILED  allreduce made, 3 ranks: rank 0, round 0: sends block 0 to rank 1" in first
+    assert total == "1 algorithms x 3 sizes: 1 schedules proved, 2 failed"
+
+
+def test_simulate(capsys):
+    words = ["simulate", "ring", "--ranks", "100", "--bytes", "1M"]
+    assert cli.main([*words, "--latency", "1us", "--bandwidth", "10", "--reduction", "20"]) == 0
+    said = capsys.readouterr().out
+    expected = 198 * (1e-6 + (1 << 20) / 100 / 10e9) + 99 * (1 << 20) / 100 / 20e9
+    assert f"time         {1e6 * expected:.6g} us" in said
+    assert f"closed form  {1e6 * expected:.6g} us, relative difference" in said
+    difference = float(re.search(r"relative difference (\S+)", said)[1])
+    assert difference < 1e-12
+    assert "rounds       198\n" in said
+    assert "messages     19800; of one rank 198 to 198\n" in said
+
+
+def test_simulate_a_straggler_and_a_rooted_collective(capsys):
+    words = ["simulate", "binomial", "--ranks", "8", "--bytes", "64K"]
+    assert cli.main([*words, "--collective", "bcast", "--straggler", "0:1s"]) == 0
+    said = capsys.readouterr().out
+    assert "bcast binomial, 8 ranks, 64 KiB each" in said
+    assert "time         1.00002 s" in said
+    assert "closed form  none known for this case" in said
+
+
+def test_simulate_whole_elements(capsys):
+    words = ["simulate", "ring", "--ranks", "8", "--bytes", "12", "--element-bytes", "4"]
+    assert cli.main(words) == 0
+    assert "messages     42; of one rank 5 to 6\n" in capsys.readouterr().out
+
+
+def test_draw(tmp_path):
+    path = tmp_path / "ring.svg"
+    done = command("draw", "ring", "--ranks", "4", "-o", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    assert str(path) in done.stdout
+
+
+def test_draw_text(capsys):
+    assert cli.main(["draw", "ring", "--ranks", "4", "--text"]) == 0
+    assert "round 5:  0 ->1 [2] =" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "arguments are required: COMMAND"),
+        ("lst", "invalid choice: 'lst' (choose from"),
+        ("list --collective allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
+        ("verify --sizes 0:3", "'0:3' is not a number of ranks nor a range of them; say 8,"),
+        ("verify --sizes 5:3", "'5:3' is not a number of ranks"),
+        ("verify --algorithm rign", "no algorithm 'rign'; there are: binomial,"),
+        ("simulate rign --ranks 2 --bytes 8", "no algorithm 'rign'; there are: binomial,"),
+        ("simulate tree --ranks 2 --bytes 8 --collective bcast", "there are: binomial"),
+        ("simulate binomial --ranks 2 --bytes 8", "say which with --collective"),
+        ("simulate ring --ranks 0 --bytes 8", "'0' is not a whole number above 0"),
+        ("simulate ring --ranks 2 --bytes 8x", "'8x' is not a number of bytes; say it as 8, 1K"),
+        ("simulate ring --ranks 2 --bytes 8 --latency 1m", "'1m' is not a time; say it as"),
+        ("simulate ring --ranks 2 --bytes 8 --bandwidth 0", "--bandwidth 0.0: needs a number"),
+        ("simulate ring --ranks 2 --bytes 8 --straggler 2:1ms", "there are ranks 0 to 1"),
+        ("simulate ring --ranks 2 --bytes 8 --straggler 1", "'1' is not RANK:TIME"),
+        ("simulate ring --ranks 2 --bytes 8 --element-bytes 3", "does not divide 8"),
+        ("draw ring", "say where to write the picture, as in -o ring.svg"),
+        ("draw ring --ranks 64 -o x.svg", "8064 arrows"),
+        ("draw ring -o /no/such/folder/x.svg", "-o /no/such/folder/x.svg: No such file"),
+        ("bench allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
+        ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: binomial"),
+        ("bench bcast --dtype int8", "--dtype int8: there are float32, float64, int32, int64"),
+        ("bench bcast --op XOR", "--op XOR: there are SUM, PROD, MIN, MAX"),
+        ("bench bcast --sizes 8:4", "'8:4' is not a range of bytes"),
+        ("bench bcast --json /no/such/folder/x.json", "cannot write in the folder"),
+    ],
+)
+def test_a_wrong_word_gives_one_line_that_says_what_is_allowed(words, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words.split())
+    assert caught.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert re.match(r"python -m collectives( \w+)?: error: ", said.err)
+    assert message in said.err
+
+
+@pytest.mark.parametrize("words", [[], ["list"], ["verify"], ["simulate"], ["draw"], ["bench"]])
+def test_help_has_examples(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*words, "--help"])
+    assert caught.value.code == 0
+    said = capsys.readouterr().out
+    assert said.count(f"python -m collectives {' '.join(words)}".rstrip()) >= (3 if words else 2)
+
+
+def test_the_examples_can_be_parsed(monkeypatch):
+    ran = []
+    for name, (module, _, examples) in cli.COMMANDS.items():
+        monkeypatch.setattr(module, "run", lambda args: ran.append(args.command) or 0)
+        for line in examples.splitlines():
+            words = line[line.index("collectives ") :].split()[1:]
+            assert words[0] == name
+            assert cli.main(words) == 0
+    assert len(ran) >= 12
+
+
+def test_numbers_of_bytes():
+    assert [nbytes(t) for t in ("0", "8", "1K", "64k", "1M", "2G", "1MiB", "4KB")] == [
+        *(0, 8, 1024, 65536, 1 << 20, 2 << 30),
+        *(1 << 20, 4096),
+    ]
+    assert byte_sizes("8,1K,64K,1M") == [8, 1024, 65536, 1 << 20]
+    assert byte_sizes("8:64M") == [8 << k for k in range(24)]
+    assert byte_sizes("3:20,1K") == [3, 6, 12, 1024]
+
+
+def test_numbers_of_ranks():
+    assert rank_counts("1:33") == list(range(1, 34))
+    assert rank_counts("2,3,8:10") == [2, 3, 8, 9, 10]
+
+
+def test_times():
+    assert [seconds(t) for t in ("250ns", "1.5us", "2ms", "0.1s", "2e-6", "3", "1e1 us")] == [
+        pytest.approx(v) for v in (2.5e-7, 1.5e-6, 2e-3, 0.1, 2e-6, 3.0, 1e-5)
+    ]

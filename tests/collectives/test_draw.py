@@ -1,0 +1,131 @@
+import re
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+
+from collectives.collective import ALLREDUCE, ALLTOALL, BCAST
+from collectives.draw import MAX_MESSAGES, draw_svg, draw_text
+from collectives.messages import messages_of
+from collectives.step import Reduce, Send
+
+from .algorithms import every_algorithm, made, named
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def groups(svg, *classes):
+    """The groups of a drawing that have all of these classes."""
+    root = ElementTree.fromstring(svg)
+    return [g for g in root.iter(f"{SVG}g") if set(classes) <= set(g.get("class", "").split())]
+
+
+@every_algorithm
+@pytest.mark.parametrize("p", [1, 2, 5, 8])
+def test_an_arrow_for_each_message(algorithm, p):
+    svg = draw_svg(algorithm, p)
+    _, messages = messages_of(algorithm, p)
+    wire = [m for m in messages if m.source != m.target]
+    assert len(groups(svg, "message")) == len(wire)
+    assert len(groups(svg, "message", "reduce")) == sum(m.reduced for m in wire)
+    assert len(groups(svg, "message", "recv")) == sum(not m.reduced for m in wire)
+    assert len(groups(svg, "copy")) == len(messages) - len(wire)
+
+
+def test_arrows_lead_from_the_row_of_the_sender_to_that_of_the_receiver():
+    svg = draw_svg(named("ring"), 4)
+    root = ElementTree.fromstring(svg)
+    rows = sorted(
+        {float(line.get("y1")) for line in root.iter(f"{SVG}line") if line.get("class") == "life"}
+    )
+    assert len(rows) == 4
+    starts = set()
+    for arrow in groups(svg, "message"):
+        tip = arrow.find(f"{SVG}title").text
+        k, source, target = map(
+            int, re.search(r"round (\d): rank (\d) sends .* to rank (\d)", tip).groups()
+        )
+        line = arrow.find(f"{SVG}line")
+        assert float(line.get("y1")) == rows[source]
+        assert float(line.get("y2")) == rows[target]
+        assert float(line.get("x1")) < float(line.get("x2"))
+        starts.add((k, float(line.get("x1"))))
+    assert len(starts) == 6  # all of a round start together
+    assert sorted(starts) == sorted(starts, key=lambda s: s[1])
+
+
+def test_labels_name_the_blocks():
+    svg = draw_svg(named("rabenseifner"), 4)
+    labels = [g.find(f"{SVG}text").text for g in groups(svg, "label")]
+    _, messages = messages_of(named("rabenseifner"), 4)
+    expected = [
+        str(m.block) if m.count == 1 else f"{m.block}-{m.block + m.count - 1}" for m in messages
+    ]
+    assert sorted(labels) == sorted(expected)
+    assert "2-3" in labels
+
+
+def test_labels_of_one_rank_and_round_do_not_overlap():
+    def generate(rank, size):
+        if rank == 0:
+            yield [Send(1, 0), Send(1, 1), Send(1, 2)]
+        else:
+            yield [Reduce(0, 0), Reduce(0, 1), Reduce(0, 2)]
+
+    svg = draw_svg(made(generate, ALLREDUCE, lambda size: 3), 2)
+    tops = sorted(float(g.find(f"{SVG}rect").get("y")) for g in groups(svg, "label"))
+    assert len(tops) == 3
+    assert min(b - a for a, b in pairwise(tops)) >= 16
+
+
+def test_everything_lies_inside_the_picture():
+    for algorithm, p in ((named("ring"), 9), (named("binomial", BCAST), 2), (named("tree"), 1)):
+        root = ElementTree.fromstring(draw_svg(algorithm, p))
+        width, height = float(root.get("width")), float(root.get("height"))
+        assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+        for line in root.iter(f"{SVG}line"):
+            assert 0 <= float(line.get("x1")) <= float(line.get("x2")) <= width
+            assert 0 <= float(line.get("y2")) <= height
+
+
+def test_the_title_says_what_it_is():
+    root = ElementTree.fromstring(draw_svg(named("ring"), 8))
+    words = [t.text for t in root.iter(f"{SVG}text")]
+    assert words[0] == "allreduce: ring, 8 ranks"
+    assert words[1] == "14 rounds, 112 messages, 8 blocks (Patarasuk & Yuan 2009)"
+    assert "added to the receiver's block" in words
+    assert "stored in the receiver's block" in words
+    assert [w for w in words if w.startswith("rank")] == [f"rank {r}" for r in range(8)]
+    assert [w for w in words if w.startswith("round")] == [f"round {k}" for k in range(14)]
+
+
+def test_too_many_arrows_are_refused():
+    with pytest.raises(ValueError, match=f"size=64: .* 8064 arrows; {MAX_MESSAGES} are the most"):
+        draw_svg(named("ring"), 64)
+
+
+def test_text():
+    assert draw_text(named("ring"), 3).splitlines() == [
+        "allreduce: ring, 3 ranks",
+        "4 rounds, 12 messages, 3 blocks (Patarasuk & Yuan 2009)",
+        "a ->b [c] +  rank a sends block c to rank b, which adds it; = which stores it",
+        "",
+        "round 0:  0 ->1 [2] +   1 ->2 [0] +   2 ->0 [1] +",
+        "round 1:  0 ->1 [1] +   1 ->2 [2] +   2 ->0 [0] +",
+        "round 2:  0 ->1 [0] =   1 ->2 [1] =   2 ->0 [2] =",
+        "round 3:  0 ->1 [2] =   1 ->2 [0] =   2 ->0 [1] =",
+    ]
+
+
+@every_algorithm
+@pytest.mark.parametrize("p", [1, 4, 7])
+def test_the_text_has_all_messages(algorithm, p):
+    rounds, messages = messages_of(algorithm, p)
+    lines = draw_text(algorithm, p).splitlines()[4:]
+    assert len(lines) == rounds
+    assert sum(line.count("->") for line in lines) == len(messages)
+    assert sum(line.count("+") for line in lines) == sum(m.reduced for m in messages)
+
+
+def test_an_alltoall_shows_what_stays():
+    assert len(groups(draw_svg(named("pairwise", ALLTOALL), 5), "copy")) == 5
