@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import time
 import traceback
 from types import TracebackType
 from typing import Any
 
 from mpi4py import MPI
+
+PATIENCE = 1.5
+"""Seconds that ranks other than 0 wait with a message to the user."""
+
+LINGER = 0.5
+"""Seconds between the message and the abort: a launcher that kills a job drops what it has not yet
+forwarded of its output."""
 
 
 class abort_on_exception:
@@ -62,6 +71,8 @@ class abort_on_exception:
     ) -> None:
         if getattr(kind, "plain", False):
             text = f"error: {error}"
+            # Often all ranks have the same to say: let the first one say it.
+            time.sleep(min(self._comm.Get_rank(), 1) * PATIENCE)
         else:
             text = "".join(traceback.format_exception(kind, error, trace)).rstrip()
         self._end(text, 1)
@@ -77,4 +88,6 @@ class abort_on_exception:
         # One write, so that the lines of several failing ranks do not mingle.
         sys.stderr.write("".join(f"{where}{line}\n" for line in text.splitlines()))
         sys.stderr.flush()
+        time.sleep(LINGER)
         comm.Abort(code or 1)
+        os._exit(code or 1)  # Abort may return where another rank's is under way

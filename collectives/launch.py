@@ -142,6 +142,40 @@ def launcher_size(env: Mapping[str, str]) -> tuple[str, int] | None:
     return None
 
 
+def start_mpi() -> None:
+    """Start MPI in this process, unless its launcher belongs to another MPI.
+
+    A program calls this before anything else imports ``mpi4py.MPI``: some libraries do not come
+    back from being started by the launcher of another, and say nothing that helps.
+
+    Raises:
+        LaunchError: the launcher belongs to another MPI; the message names both.
+    """
+    import mpi4py
+
+    if "mpi4py.MPI" in sys.modules and _mpi().Is_initialized():
+        return
+    mpi4py.rc.finalize = True
+    library = _library()
+    ranks = os.environ.get("OMPI_COMM_WORLD_SIZE")
+    if ranks is not None and not library.startswith("Open MPI"):
+        raise LaunchError(_other_launcher("OMPI_COMM_WORLD_SIZE", int(ranks), library))
+    _mpi().Init_thread()
+
+
+def _library() -> str:
+    return str(_mpi().Get_library_version()).split("\n")[0].split(",")[0].strip()
+
+
+def _other_launcher(variable: str, ranks: int, library: str) -> str:
+    return (
+        f"the launcher started {ranks} processes ({variable}={ranks}), but belongs to another MPI "
+        f"than the one in use ({' '.join(library.split())}, {libmpi_path()}): each process would "
+        f"be alone in a job of 1. Use {find_mpiexec()}, or under Slurm srun --mpi=pmi2 (MPICH, "
+        "Intel MPI) or --mpi=pmix (Open MPI)"
+    )
+
+
 def check_launcher(comm: MPI.Comm, expected: int | None = None) -> None:
     """Check that the job has as many ranks as its launcher started.
 
@@ -157,15 +191,8 @@ def check_launcher(comm: MPI.Comm, expected: int | None = None) -> None:
     """
     size = comm.Get_size()
     stated = launcher_size(os.environ)
-    library = _mpi().Get_library_version().split("\n")[0].split(",")[0].strip()
-    for source, ranks in [stated] if stated else []:
-        if ranks != size and size == 1:
-            raise LaunchError(
-                f"the launcher started {ranks} processes ({source}={ranks}), but MPI ({library}, "
-                f"{libmpi_path()}) sees a job of {size}: the launcher belongs to another MPI. Use "
-                f"{find_mpiexec()}, or under Slurm srun --mpi=pmi2 (MPICH, Intel MPI) or "
-                "--mpi=pmix (Open MPI)"
-            )
+    if stated is not None and stated[1] != size and size == 1:
+        raise LaunchError(_other_launcher(*stated, _library()))
     if expected is not None and expected != size:
         raise LaunchError(f"the job was started for {expected} ranks, but MPI sees {size}")
 

@@ -104,30 +104,6 @@ _CONSISTENCIES: dict[str, Callable[[Config], consistency.Consistency]] = {
 }
 
 
-def check(config: Config) -> None:
-    """Refuse what each section allows and their combination does not.
-
-    Raises:
-        UserError: the message names the keys and their values.
-    """
-    if config.consistency.name != "synchronous":
-        if config.compression.codec != "none":
-            raise UserError(
-                f"compression.codec={config.compression.codec!r}: gradients are compressed with "
-                f"consistency.name='synchronous' only, not {config.consistency.name!r}"
-            )
-        if config.grid.height != 1:
-            raise UserError(
-                f"grid.height={config.grid.height}: with consistency.name="
-                f"{config.consistency.name!r} each rank trains by itself, on whole images; needs 1"
-            )
-    if config.schedule.warmup_epochs > config.train.epochs:
-        raise UserError(
-            f"schedule.warmup_epochs={config.schedule.warmup_epochs}: needs at most train.epochs, "
-            f"{config.train.epochs}"
-        )
-
-
 def array_module(device: str) -> Any:
     """Return numpy for "cpu", cupy for "cuda".
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from hpcdl import __version__
-from hpcdl.build import check
-from hpcdl.config import Config, ConfigError, example, load, names
+from hpcdl.check import check
+from hpcdl.config import Config, example, load, names
 from hpcdl.errors import UserError
 
 EXAMPLES = """\
@@ -27,7 +27,9 @@ def run_command(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     try:
         return int(args.command(args))
-    except (ConfigError, UserError) as error:
+    except Exception as error:
+        if not getattr(error, "plain", False):
+            raise
         print(f"hpcdl: error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
@@ -114,9 +116,12 @@ def _train(args: argparse.Namespace) -> int:
     if args.ranks is not None:
         return _launch(args, config)
 
+    from collectives.launch import check_launcher, start_mpi
+
+    start_mpi()  # before anything imports mpi4py.MPI
     from mpi4py import MPI
 
-    from collectives import abort_on_exception, check_launcher
+    from collectives import abort_on_exception
     from hpcdl.run import run
 
     comm = MPI.COMM_WORLD

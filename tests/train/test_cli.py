@@ -1,0 +1,102 @@
+"""The command line."""
+
+import subprocess
+import sys
+
+import pytest
+import tomllib
+
+from tests.train.tools import metrics, train
+
+
+def hpcdl(*words, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "hpcdl", *words], capture_output=True, text=True, timeout=60, **more
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["config"], ["data"], ["report"]])
+def test_help_has_examples(words):
+    done = hpcdl(*words, "--help")
+    assert done.returncode == 0
+    assert "example" in done.stdout
+
+
+def test_the_example_is_a_configuration(tmp_path):
+    done = hpcdl("config", "--example")
+    path = tmp_path / "my.toml"
+    path.write_text(done.stdout)
+    tomllib.loads(done.stdout)
+    assert done.stdout.count("#") > 30
+    shown = hpcdl("config", str(path))
+    assert shown.returncode == 0, shown.stderr
+    assert hpcdl("config", "digits-cnn", "--set", "optimizer.lr=0.25").stdout.count("0.25") == 1
+
+
+def test_errors_are_one_line_and_2(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text("[train]\nepochs = 3\nbatch = -1\n")
+    for words, text in [
+        (["train", str(path)], f"{path}:3"),
+        (["train", str(tmp_path / "none.toml")], "none.toml"),
+        (["train", "no-such-name"], "digits-cnn"),
+        (["train", "digits-cnn", "-n", "0"], "at least 1"),
+        (["train", "digits-cnn", "--set", "train.epochs"], "train.epochs"),
+        (["config"], "--example"),
+        (["report", str(tmp_path / "nothing")], "nothing"),
+        (["data", "digits", "/proc/none/digits.h5"], "/proc/none"),
+    ]:
+        done = hpcdl(*words)
+        assert done.returncode == 2, (words, done.stdout, done.stderr)
+        assert text in done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_the_shipped_configuration_runs_in_any_folder(tmp_path):
+    done = train(
+        "digits-cnn",
+        "run.dir=OUT",
+        "train.epochs=1",
+        "schedule.warmup_epochs=0",
+        ranks=2,
+        cwd=tmp_path,
+    )
+    assert "epoch 1 done" in done.stdout
+    assert "\r" not in done.stdout
+    (line,) = metrics(tmp_path / "OUT")
+    keys = "epoch step time_s train_loss test_loss test_accuracy samples_per_s comm_fraction"
+    assert {*keys.split(), "wire_bytes_per_step"} <= line.keys()
+    assert 0 < line["comm_fraction"] < 1
+    drawn = hpcdl("report", str(tmp_path / "OUT"))
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "OUT" / "report.png").stat().st_size > 10_000
+    assert "<img" in (tmp_path / "OUT" / "report.html").read_text()
+
+
+def test_data_digits(tmp_path):
+    import h5py
+
+    done = hpcdl("data", "digits", str(tmp_path / "d.h5"))
+    assert done.returncode == 0
+    with h5py.File(tmp_path / "d.h5") as file:
+        assert file["train/input"].shape == (1437, 8, 8, 1)
+        assert file["train/input"].chunks is None
+
+
+def test_imports_are_light():
+    code = "import time; t = time.perf_counter(); import hpcdl; print(time.perf_counter() - t)"
+    best = min(
+        float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(3)
+    )
+    assert best < 0.5
+    code = "import sys, hpcdl, collectives; print('mpi4py' in sys.modules, 'h5py' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False False\n"
+
+
+def test_only_the_ranks_start_mpi(tmp_path):
+    code = (
+        "import sys, hpcdl.cli; sys.argv = ['hpcdl', 'config', 'digits-cnn'];"
+        "hpcdl.cli.run_command(sys.argv[1:]); print('mpi4py.MPI' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.endswith("False\n")
