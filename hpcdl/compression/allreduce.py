@@ -58,7 +58,7 @@ class CompressedAllreduce:
         self.route, self.note = choice.route, choice.note
         self._route: Route
         if codec is None or self.route == "dense":
-            self._route = Dense(vector, comm, algorithm, traffic)
+            self._route = Dense(codec, vector, comm, algorithm, traffic)
         elif self.route == "sum":
             self._route = Summed(codec, vector, comm, algorithm, traffic)
         elif self.route == "gather":
@@ -73,7 +73,12 @@ class CompressedAllreduce:
 
     @property
     def state(self) -> State:
-        """This rank's arrays to save in a checkpoint, by name; live, so copy them."""
+        """This rank's arrays to save in a checkpoint, by name; live, so copy them.
+
+        Names and shapes are the same on all ranks. A "residual", as error feedback has it, is as
+        long as the vector on every route; the sum over ranks is what is still unsent. So a run can
+        go on with another number of ranks if that sum is dealt out to them in any way.
+        """
         return self._route.arrays
 
     def reduce(self, rng: np.random.Generator) -> None:
@@ -86,10 +91,10 @@ class CompressedAllreduce:
         self._route.reduce(rng)
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Set the state to one that was saved on this rank.
+        """Set the state to one that was saved.
 
         Raises:
-            ValueError: it is of another codec, vector or number of ranks.
+            ValueError: names or shapes differ: it is of another codec or vector.
         """
         restore(self._route.arrays, arrays)
 

@@ -103,7 +103,7 @@ def choose_route(codec: Codec | None, n: int, dtype: Any, size: int, route: str 
         return Choice(
             "dense",
             f"{codec} is not used: for {n} elements on {size} ranks it would send "
-            f"{sent[best]:.0f} bytes from each rank, and a dense allreduce sends "
+            f"{sent[best]:.0f} bytes from each rank, and a dense allreduce needs "
             f"{sent['dense']:.0f}",
         )
     return Choice(best, "")

@@ -17,6 +17,7 @@ from collectives.blocks import share
 from hpcdl.array import Array, namespace
 from hpcdl.compression.codec import Codec, State
 from hpcdl.compression.cost import slot_bytes
+from hpcdl.compression.error_feedback import RESIDUAL
 from hpcdl.compression.states import PartStates
 
 
@@ -36,16 +37,32 @@ class Route(Protocol):
 
 
 class Dense:
-    """No compression: an allreduce of the vector itself."""
+    """No compression: an allreduce of the vector itself.
+
+    It has the state of the codec that it stands in for, so that a run can go on with more or fewer
+    ranks. A residual that was restored is sent with the first vector.
+    """
 
     def __init__(
-        self, vector: Array, comm: MPI.Comm, algorithm: str, traffic: Traffic | None
+        self,
+        codec: Codec | None,
+        vector: Array,
+        comm: MPI.Comm,
+        algorithm: str,
+        traffic: Traffic | None,
     ) -> None:
+        self._vector = vector
         self.arrays: State = {}
+        if codec is not None:
+            xp, n = namespace(vector), int(vector.size)
+            self.arrays = PartStates(codec, [n], vector.dtype, xp).arrays
         self.plans = [plan_allreduce(vector, comm=comm, algorithm=algorithm, traffic=traffic)]
 
     def reduce(self, rng: np.random.Generator) -> None:
         """See `Route.reduce`."""
+        if RESIDUAL in self.arrays:
+            self._vector += self.arrays[RESIDUAL]
+            self.arrays[RESIDUAL][...] = 0
         self.plans[0].run()
 
 
@@ -109,7 +126,10 @@ class Reencode:
 
     The vector is cut into one part for each rank. Each part is encoded and sent to its rank, which
     decodes and sums what comes, adds its own share as it is, encodes the sum, and sends it to all.
-    The owner of a part, too, takes the decoded sum. Sums have an encoder state of their own.
+    The owner of a part, too, takes the decoded sum.
+
+    A rank never encodes its own share of its own part. So the state of that part is free for the
+    sums, and the residuals of all ranks add up to what is still unsent, element by element.
     """
 
     def __init__(
@@ -121,7 +141,7 @@ class Reencode:
         bounds = [share(n, part, size) for part in range(size)]
         lengths = [stop - start for start, stop in bounds]
         self._parts = [vector[start:stop] for start, stop in bounds]
-        self._states = PartStates(codec, [*lengths, lengths[self._rank]], dtype, xp)
+        self._states = PartStates(codec, lengths, dtype, xp)
         self.arrays = self._states.arrays
         # Lengths differ by one at most, slots do not: MPI's counts are then the same everywhere.
         slot = slot_bytes(codec, -(-n // size), dtype)
@@ -139,16 +159,17 @@ class Reencode:
         mine = self._parts[self._rank]
         others = [part for part in range(self._size) if part != self._rank]
         for part in others:
-            self._encode(self._parts[part], part, part, rng)
+            self._encode(part, rng)
         self.plans[0].run()
         for part in others:
             self._codec.decode(self._in[part], mine)
-        self._encode(mine, self._rank, self._size, rng)
+        self._encode(self._rank, rng)
         self.plans[1].run()
-        for part, payload in zip(self._parts, self._out, strict=True):
-            part[...] = 0
-            self._codec.decode(payload, part)
+        for values, payload in zip(self._parts, self._out, strict=True):
+            values[...] = 0
+            self._codec.decode(payload, values)
 
-    def _encode(self, x: Array, slot: int, state: int, rng: np.random.Generator) -> None:
-        payload, self._states[state] = self._codec.encode(x, self._states[state], rng)
-        self._out[slot][...] = payload
+    def _encode(self, part: int, rng: np.random.Generator) -> None:
+        self._out[part][...], self._states[part] = self._codec.encode(
+            self._parts[part], self._states[part], rng
+        )

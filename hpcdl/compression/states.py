@@ -49,15 +49,13 @@ def restore(arrays: State, saved: Mapping[str, Any]) -> None:
     """Copy saved arrays into those of a state, by name.
 
     Raises:
-        ValueError: the names or shapes differ: the state is of another codec, of another vector,
-            or of another number of ranks.
+        ValueError: the names or shapes differ: the state is of another codec or vector.
     """
     shapes = {name: tuple(a.shape) for name, a in arrays.items()}
     found = {name: tuple(a.shape) for name, a in saved.items()}
     if shapes != found:
         raise ValueError(
-            f"arrays: have shapes {found}, needed are {shapes}; they are of another codec, model "
-            "or number of ranks"
+            f"arrays: have shapes {found}, needed are {shapes}; they are of another codec or model"
         )
     for name, target in arrays.items():
         target[...] = namespace(target).asarray(saved[name])

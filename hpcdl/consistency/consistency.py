@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 from mpi4py import MPI
@@ -31,10 +31,6 @@ class Consistency(Protocol):
 
     All calls but `arrays` and `restore` are collective: every rank makes them, in the same order.
     """
-
-    @property
-    def diverges(self) -> bool:
-        """May parameters or optimizer states differ between ranks, until `flush`?"""
 
     def init(
         self, params: Array, grads: Array, comm: MPI.Comm, *, traffic: Traffic | None = None
@@ -66,24 +62,22 @@ class Consistency(Protocol):
             ValueError: ``params`` is not the array that `init` was given.
         """
 
-    def flush(self, params: Array, state: State, others: Iterable[Array] = ()) -> None:
-        """Make the parameters the same on all ranks, before they are evaluated or saved.
-
-        Args:
-            params: the array that `init` was given.
-            state: from `init`.
-            others: arrays to average as well: optimizer state, running statistics. With them all
-                ranks hold the same, and a checkpoint needs the arrays of one rank only.
+    def flush(self, params: Array, state: State) -> None:
+        """Make the parameters the same on all ranks, before they are evaluated.
 
         Raises:
             ValueError: ``params`` is not the array that `init` was given.
         """
 
     def arrays(self, state: State) -> dict[str, Array]:
-        """Return what a checkpoint must hold for this rank, beside parameters; live arrays."""
+        """Return what a checkpoint must hold for each rank, beside parameters; live arrays.
+
+        Names and shapes are the same on all ranks, and for any number of ranks. What counts is the
+        sum over ranks: for another number of ranks it may be dealt out in any way.
+        """
 
     def restore(self, state: State, arrays: Mapping[str, Any]) -> None:
-        """Set the state to saved `arrays` of the same rank of as many ranks.
+        """Set the state to saved `arrays`; the parameters are then those saved with them.
 
         Raises:
             ValueError: the names or shapes differ from those of this state.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from mpi4py import MPI
 
-from collectives import Plan, Traffic, allreduce, plan_allreduce
+from collectives import Plan, Traffic, plan_allreduce
 from hpcdl.array import Array
 from hpcdl.consistency.consistency import check_bound, check_vectors
 
@@ -20,16 +20,14 @@ class LocalSGDState:
     Attributes:
         params: the vector that is averaged.
         grads: the vector of gradients.
-        comm: the ranks that train together.
-        traffic: counters to add to.
+        size: ranks that train together.
         average: sums ``params`` over the ranks.
         together: whether the parameters are the same on all ranks now.
     """
 
     params: Array
     grads: Array
-    comm: MPI.Comm
-    traffic: Traffic | None
+    size: int
     average: Plan
     together: bool = True
 
@@ -56,8 +54,6 @@ class LocalSGD:
     period: int = 1
     algorithm: str = "auto"
 
-    diverges: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         if self.period < 1:
             raise ValueError(f"period={self.period}: LocalSGD needs at least 1 step")
@@ -68,12 +64,12 @@ class LocalSGD:
         """See `Consistency.init`."""
         check_vectors(params, grads)
         average = plan_allreduce(params, comm=comm, algorithm=self.algorithm, traffic=traffic)
-        return LocalSGDState(params, grads, comm, traffic, average)
+        return LocalSGDState(params, grads, comm.Get_size(), average)
 
     def reduce(self, grads: Array, state: LocalSGDState, step: int) -> None:
         """Scale this rank's share to the size of the whole, without communication."""
         check_bound("grads", grads, state.grads)
-        grads *= state.comm.Get_size()
+        grads *= state.size
 
     def mix(self, params: Array, state: LocalSGDState, step: int) -> None:
         """Average the parameters after steps H - 1, 2 H - 1, ..., counted from 0."""
@@ -82,30 +78,27 @@ class LocalSGD:
         if (step + 1) % self.period == 0:
             self.flush(params, state)
 
-    def flush(self, params: Array, state: LocalSGDState, others: Iterable[Array] = ()) -> None:
-        """Average the parameters, unless they are averaged already, and the ``others``."""
+    def flush(self, params: Array, state: LocalSGDState) -> None:
+        """Average the parameters, unless they are averaged already."""
         check_bound("params", params, state.params)
         if not state.together:
             state.average.run()
-            params /= state.comm.Get_size()
+            params /= state.size
             state.together = True
-        for array in others:
-            allreduce(array, comm=state.comm, algorithm=self.algorithm, traffic=state.traffic)
-            array /= state.comm.Get_size()
 
     def arrays(self, state: LocalSGDState) -> dict[str, Array]:
-        """Return nothing: after a `flush` there is nothing beside the parameters."""
+        """Return nothing: all that a rank has for itself is its parameters and its optimizer."""
         return {}
 
     def restore(self, state: LocalSGDState, arrays: Mapping[str, Any]) -> None:
-        """See `Consistency.restore`; the parameters must be the same on all ranks.
+        """Take it that the ranks' parameters differ; see `Consistency.restore`.
 
         Raises:
             ValueError: there are arrays; this consistency saves none.
         """
         if arrays:
             raise ValueError(f"arrays: are {', '.join(arrays)}; LocalSGD saves none")
-        state.together = True
+        state.together = False
 
     def close(self, state: LocalSGDState) -> None:
         """See `Consistency.close`."""

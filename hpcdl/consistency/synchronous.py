@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -56,8 +56,6 @@ class Synchronous:
     route: str = "auto"
     seed: int = 0
 
-    diverges: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ValueError(f"seed={self.seed}: needs 0 or more")
@@ -85,7 +83,7 @@ class Synchronous:
     def mix(self, params: Array, state: SynchronousState, step: int) -> None:
         """Do nothing: all ranks hold the same parameters."""
 
-    def flush(self, params: Array, state: SynchronousState, others: Iterable[Array] = ()) -> None:
+    def flush(self, params: Array, state: SynchronousState) -> None:
         """Do nothing: all ranks hold the same parameters."""
 
     def arrays(self, state: SynchronousState) -> dict[str, Array]:

@@ -48,7 +48,7 @@ def test_the_note_has_the_figures():
     note = choose_route(TopK(0.5), 1000, np.float32, 4).note
     assert "TopK(density=0.5) is not used" in note
     assert "12000 bytes" in note  # 3 x 500 x 8
-    assert note.endswith("sends 6000")  # 2 x 3/4 x 4000
+    assert note.endswith("needs 6000")  # 2 x 3/4 x 4000
     assert choose_route(TopK(0.5), 1000, np.float32, 1).note.endswith("one rank sends nothing")
 
 
