@@ -18,6 +18,8 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 class UsageError(ValueError):
     """The command line asks for something that is not there. The message says what is."""
 
+    plain = True
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, and whose help keeps its line breaks."""

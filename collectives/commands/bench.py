@@ -56,8 +56,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Start the ranks, or be one of them; 1 if a result was wrong."""
     settings = _settings(args)
-    if args.json is not None and not os.access(args.json.parent, os.W_OK):
-        raise UsageError(f"--json {args.json}: cannot write in the folder {args.json.parent}")
     import mpi4py
 
     # This process becomes a rank only if a launcher has started it.
@@ -67,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from collectives.launch import LaunchError, launcher_size, replace_by_mpiexec
 
     if launcher_size(os.environ) is None:
+        _check_writable(args.json)
         ranks = args.ranks or 2
         program = [sys.executable, "-m", "collectives", *args.argv, "--ranks", str(ranks)]
         try:
@@ -87,10 +86,21 @@ def _measure(comm: MPI.Comm, settings: Settings, expected: int | None, json: Pat
 
     with abort_on_exception(comm):
         check_launcher(comm, expected)
+        if comm.Get_rank() == 0:
+            _check_writable(json)
         rows = measure(comm, settings, lambda line: print(line, flush=True))
         if json is not None and comm.Get_rank() == 0:
             write_json(json, rows)
     return 1 if any(row.wrong for row in rows) else 0
+
+
+def _check_writable(path: Path | None) -> None:
+    """Find out before the run, not after it, that the result cannot be written."""
+    try:
+        if path is not None:
+            path.open("a").close()
+    except OSError as error:
+        raise UsageError(f"--json {path}: {error.strerror}") from error
 
 
 def _settings(args: argparse.Namespace) -> Settings:

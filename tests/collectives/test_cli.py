@@ -121,7 +121,7 @@ def test_draw_text(capsys):
         ("bench bcast --dtype int8", "--dtype int8: there are float32, float64, int32, int64"),
         ("bench bcast --op XOR", "--op XOR: there are SUM, PROD, MIN, MAX"),
         ("bench bcast --sizes 8:4", "'8:4' is not a range of bytes"),
-        ("bench bcast --json /no/such/folder/x.json", "cannot write in the folder"),
+        ("bench bcast --json /no/such/folder/x.json", "--json /no/such/folder/x.json: No such"),
     ],
 )
 def test_a_wrong_word_gives_one_line_that_says_what_is_allowed(words, message, capsys):
