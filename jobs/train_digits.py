@@ -7,6 +7,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from hpcdl.config import load
 from jobs.options import add_options, deliver, job_from, refuse
 from jobs.submit import SubmitError
 
@@ -67,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--submit", action="store_true", help="submit it, instead of printing it")
     arguments = parser.parse_args(argv)
     try:
+        # A setting that is wrong is refused now, not after hours in the queue.
+        load(NAME, arguments.set)
         command = digits_command(arguments.run_dir, arguments.set)
         job = job_from(arguments, command, name=NAME, requeues=REQUEUES)
         deliver(job, arguments.site, send=arguments.submit, path=arguments.script)

@@ -36,6 +36,13 @@ def test_settings_of_the_configuration_are_passed_on(capsys: pytest.CaptureFixtu
     assert f" {shlex.join(words)} --resume &" in capsys.readouterr().out
 
 
+def test_wrong_setting_is_refused_before_the_queue(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        train_digits.main(["--set", "optimizer.lr=-1", "--submit"])
+    assert stop.value.code == 2
+    assert "optimizer.lr" in capsys.readouterr().err
+
+
 def test_any_command_and_every_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = tmp_path / "here.toml"
     site.write_text('launcher = "mpiexec"\n')

@@ -83,6 +83,15 @@ def up(folder: Path) -> list[Path]:
     return [folder / f"up-{rank}" for rank in range(4)]
 
 
+def come_back(cluster: Cluster, number: str, *command: str) -> None:
+    """Run a command that sends a job back into the queue, and let it start again soon."""
+    cluster.run(*command)
+    cluster.wait(number, "PENDING")
+    # Slurm holds a job that comes back for two minutes; here two seconds are enough for the nodes
+    # to know its second start, counted in whole seconds, from the first.
+    cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now+2")
+
+
 @pytest.mark.parametrize(
     ("job", "site"),
     [
@@ -180,11 +189,7 @@ def test_warned_before_the_limit_the_job_stops_and_continues_from_the_queue(
     number = cluster.submit(script, tmp_path)
     until(up(tmp_path))
     # This is what --signal=B:USR1 does, only sooner.
-    cluster.run("scancel", "--batch", "--signal=USR1", number)
-    cluster.wait(number, "PENDING")
-    # Slurm holds a job that comes back for two minutes; here two seconds are enough for the nodes
-    # to know its second start, counted in whole seconds, from the first.
-    cluster.run("scontrol", "update", f"JobId={number}", "StartTime=now+2")
+    come_back(cluster, number, "scancel", "--batch", "--signal=USR1", number)
     ended = cluster.wait(number)
     log = (tmp_path / "log").read_text()
     assert (ended["JobState"], ended["ExitCode"], ended["Restarts"]) == ("COMPLETED", "0:0", "1")
@@ -231,16 +236,33 @@ def test_termination_reaches_the_ranks_and_leaves_them_time_to_end(
     assert re.search(r"^exit code 3,", log, re.MULTILINE)
 
 
-def test_digits_cnn_is_trained(cluster: Cluster, site: Site, tmp_path: Path) -> None:
-    command = digits_command("run", ["train.epochs=2", "run.progress=plain"])
-    job = Job("digits-cnn", command, nodes=2, ranks_per_node=2, minutes=5, output="log")
-    ended = cluster.wait(cluster.submit(render(job, site), tmp_path), timeout_s=60)
+def metrics(run: Path) -> list[dict[str, float]]:
+    path = run / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_digits_cnn_is_trained_and_continues_after_it_lost_its_nodes(
+    cluster: Cluster, site: Site, tmp_path: Path
+) -> None:
+    command = digits_command("run", ["train.epochs=8", "run.progress=plain"])
+    job = Job("digits-cnn", command, nodes=2, ranks_per_node=2, minutes=5, requeues=1, output="log")
+    number = cluster.submit(render(job, site), tmp_path)
+    while len(metrics(tmp_path / "run")) < 2:
+        assert cluster.job(number)["JobState"] in ("PENDING", "RUNNING"), (
+            tmp_path / "log"
+        ).read_text()
+        time.sleep(0.05)
+    come_back(cluster, number, "scontrol", "requeue", number)
+    ended = cluster.wait(number, timeout_s=60)
     log = (tmp_path / "log").read_text()
-    assert (ended["JobState"], ended["ExitCode"]) == ("COMPLETED", "0:0"), log
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
-    assert [row["epoch"] for row in rows] == [1, 2]
-    assert rows[1]["train_loss"] < rows[0]["train_loss"]
-    assert rows[1]["test_accuracy"] > 0.5
+    assert (ended["JobState"], ended["ExitCode"], ended["Restarts"]) == ("COMPLETED", "0:0", "1")
+    rows = metrics(tmp_path / "run")
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert rows[7]["train_loss"] < rows[0]["train_loss"]
+    assert rows[7]["test_accuracy"] > 0.9
+    # The second start did not do the first epoch again.
+    assert "epoch 1/8" in log.split("restarts so far: 1")[0]
+    assert "epoch 1/8" not in log.split("restarts so far: 1")[1]
 
 
 def test_command_line_submits(cluster: Cluster, launcher: str, tmp_path: Path) -> None:
