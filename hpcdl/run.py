@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,25 @@ from hpcdl.data import HDF5Dataset, ensure_digits
 from hpcdl.errors import UserError
 from hpcdl.grid import ProcessGrid
 from hpcdl.hooks import Checkpoints, Metrics, Progress
+from hpcdl.loop import Hook, Run, advance, prepare
 from hpcdl.model import Model
 from hpcdl.nn import Layer
 from hpcdl.parallel import SumOver, spatial
 from hpcdl.rundir import set_aside
-from hpcdl.train import Hook, Run, prepare, train
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 RECORD = "config.toml"
 
 
-def run(config: Config, comm: MPI.Intracomm, *, resume: bool = False, live: bool = False) -> Run:
+def run(
+    config: Config,
+    comm: MPI.Intracomm,
+    *,
+    resume: bool = False,
+    live: bool = False,
+    hooks: Sequence[Hook] = (),
+) -> Run:
     """Train as a configuration says; collective over ``comm``.
 
     Args:
@@ -36,6 +44,7 @@ def run(config: Config, comm: MPI.Intracomm, *, resume: bool = False, live: bool
         comm: all ranks of the run.
         resume: continue from the newest sound checkpoint in ``run.dir``, if there is one.
         live: where ``run.progress`` is "auto", rewrite one line in place.
+        hooks: more to do during training.
 
     Returns:
         The run as it ended.
@@ -47,8 +56,8 @@ def run(config: Config, comm: MPI.Intracomm, *, resume: bool = False, live: bool
         DivergedError: the loss or the weights are no longer finite.
     """
     with ExitStack() as stack:
-        state, hooks = _prepare(config, comm, resume, live, stack)
-        train(state, hooks)
+        state, own = _prepare(config, comm, resume, live, stack)
+        advance(state, [*own, *hooks])
         return state
 
 

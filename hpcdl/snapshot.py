@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from collectives import bcast
 from hpcdl.array import namespace, to_host
 from hpcdl.errors import DivergedError, UserError
+from hpcdl.loop import Run
 from hpcdl.nn.pack import Slices
-from hpcdl.train import Run
 
 Tensors = dict[str, NDArray[Any]]
 Attrs = dict[str, Any]

@@ -17,7 +17,10 @@ class ConfigError(ValueError):
         origin: where the value stands: ``FILE:LINE``, ``FILE``, or ``--set KEY=VALUE``.
         key: dotted name of the key, as ``model.layers[2].kernel``; empty if none is concerned.
         problem: what is wrong with it, the value it has, and what is allowed.
+        plain: the message is for the user, and is printed without a traceback.
     """
+
+    plain = True
 
     def __init__(self, origin: str, key: str, problem: str) -> None:
         super().__init__(f"{origin}: {problem}")

@@ -22,6 +22,8 @@ __all__ = ["DataError", "HDF5Dataset"]
 class DataError(ValueError):
     """A data file is missing, damaged, or does not have what is asked of it."""
 
+    plain = True
+
 
 class HDF5Dataset:
     """Samples and their targets in an HDF5 file, read a few at a time.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcdl import snapshot
 from hpcdl.checkpoint import CheckpointDir, CheckpointError
-from hpcdl.train import Run
+from hpcdl.loop import Run
 
 
 class Checkpoints:

@@ -13,7 +13,7 @@ import numpy as np
 from collectives import Traffic, allreduce
 from hpcdl.batches import Batches
 from hpcdl.evaluate import evaluate, means
-from hpcdl.train import Run
+from hpcdl.loop import Run
 
 
 class Metrics:

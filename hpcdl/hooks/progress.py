@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from collectives import allreduce
-from hpcdl.train import Run
+from hpcdl.loop import Run
 
 
 class Progress:
@@ -22,7 +22,7 @@ class Progress:
         stream: where to write; standard output by default.
     """
 
-    def __init__(self, every: int, live: bool, stream: TextIO | None = None) -> None:
+    def __init__(self, every: int = 10, live: bool = False, stream: TextIO | None = None) -> None:
         self._every, self._live = every, live
         self._stream = stream or sys.stdout
         self._began = (0.0, 0)

@@ -109,8 +109,42 @@ def prepare(
     return run
 
 
-def train(run: Run, hooks: Sequence[Hook] = ()) -> None:
-    """Train from ``run.step`` to ``run.steps``.
+def train(
+    model: Model,
+    data: Batches,
+    optimizer: Optimizer,
+    consistency: Consistency,
+    comm: MPI.Comm,
+    *,
+    steps: int,
+    seed: int = 0,
+    hooks: Sequence[Hook] = (),
+) -> Run:
+    """Train a model; collective over ``comm``.
+
+    Args:
+        model: network and parameters, the same on all ranks.
+        data: this rank's parts of the batches.
+        optimizer: the update rule.
+        consistency: how the ranks are kept together, such as `hpcdl.consistency.Synchronous`.
+        comm: all ranks of the run.
+        steps: how many batches to train on.
+        seed: of everything random but the weights and the order of the samples.
+        hooks: what to do beside the training, such as `hpcdl.hooks.Progress`.
+
+    Returns:
+        The run as it ended; its model is the one that was given.
+
+    Raises:
+        DivergedError: the loss is no longer finite.
+    """
+    run = prepare(model, data, optimizer, consistency, comm, steps=steps, seed=seed)
+    advance(run, hooks)
+    return run
+
+
+def advance(run: Run, hooks: Sequence[Hook] = ()) -> None:
+    """Train from ``run.step`` to ``run.steps``, and free the plans.
 
     Each rank's gradient is its share of the global one: the gradient of the sum over its samples,
     divided by the size of the global batch. So the sum over ranks is the global mean,
