@@ -30,11 +30,11 @@ def on_device(array: Any) -> bool:
     return not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__")
 
 
-def host_empty(like: Any, shape: tuple[int, ...]) -> Any:
-    """Return a host buffer of the dtype of ``like``; pinned where ``like`` is a cupy array."""
+def host_empty(like: Any, nbytes: int) -> Any:
+    """Return host memory, uint8 (nbytes,); pinned where it is to stand for a cupy array."""
     if type(like).__module__.split(".")[0] == "cupy":
-        return importlib.import_module("cupyx").empty_pinned(shape, like.dtype)
-    return np.empty(shape, like.dtype)
+        return importlib.import_module("cupyx").empty_pinned(nbytes, np.uint8)
+    return np.empty(nbytes, np.uint8)
 
 
 def to_host(view: Any, host: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.blocks import Blocks
-from collectives.channel import open_channel
+from collectives.channel import check_comm, open_channel
 from collectives.memory import (
     from_host,
     host_empty,
@@ -27,7 +28,7 @@ from collectives.memory import (
     to_host,
 )
 from collectives.op import SUM, Op
-from collectives.step import Recv, Reduce, Round, Send, Zero, compact
+from collectives.step import Reduce, Round, Send, Step, Zero, compact
 from collectives.traffic import Traffic
 
 MESSAGE_BYTES = 1 << 30
@@ -72,21 +73,19 @@ class Plan:
         self._traffic = traffic
         self._seconds = 0.0
         self._closed = False
-        steps = compact(rounds)
-        self._comm, self._tag = open_channel(comm)
-        scratch = _Scratch()
-        for mine in steps:
-            scratch.rewind()
-            self._rounds.append(
-                _Round(mine, blocks, op, self._comm, self._tag, scratch, message_bytes)
-            )
-        scratch.allocate()
-        for r in self._rounds:
-            r.bind()
-            self.messages += r.messages
-            self.bytes_sent += r.bytes_sent
-        self._rounds = [r for r in self._rounds if not r.idle]
+        check_comm(comm)
+        own = comm.Get_rank()
+        moves = [_moves(steps, blocks, own) for steps in compact(rounds)]
+        channel, tag = open_channel(comm)
+        scratch = _Scratch(moves)
         self.scratch_bytes = scratch.nbytes
+        for mine in moves:
+            scratch.rewind()
+            made = _Round(mine, op, own, channel, tag, scratch, message_bytes)
+            self.messages += made.messages
+            self.bytes_sent += made.bytes_sent
+            if not made.idle:
+                self._rounds.append(made)
 
     def start(self) -> None:
         """Begin a run: post the messages of the first round. Does not block.
@@ -185,45 +184,82 @@ class Plan:
             self._traffic.add(self.messages, self.bytes_sent, self._seconds)
 
 
-class _Scratch:
-    """One allocation that all rounds share: nothing in it outlives a round."""
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A step that moves data, and where its data lies on the way.
 
-    def __init__(self) -> None:
+    Attributes:
+        step: what to do.
+        view: the blocks.
+        scratch: "" where MPI reads or writes the blocks themselves; "host" or "device" where a
+            copy in scratch memory stands for them.
+    """
+
+    step: Step
+    view: Any
+    scratch: str
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.view.size) * int(self.view.dtype.itemsize)
+
+
+def _moves(steps: Round, blocks: Blocks, own: int) -> list[_Move]:
+    """Return what a round does, without the blocks that are empty."""
+    moves = []
+    for step in steps:
+        view = blocks.view(int(step.block), int(step.count))
+        if view.size == 0:
+            continue
+        scratch = ""
+        if not isinstance(step, Zero):
+            lands = "device" if on_device(view) else "host"
+            if step.peer == own:
+                scratch = "" if isinstance(step, Send) else lands
+            elif on_device(view) and not mpi_is_cuda_aware():
+                scratch = "host"
+            elif isinstance(step, Reduce) or not view.flags.c_contiguous:
+                scratch = lands
+        moves.append(_Move(step, view, scratch))
+    return moves
+
+
+class _Scratch:
+    """The memory that all rounds share: nothing in it outlives a round.
+
+    Host memory is pinned where it stands for blocks on a device.
+    """
+
+    def __init__(self, moves: Sequence[Sequence[_Move]]) -> None:
+        self._areas: dict[str, Any] = {}
+        self._used: dict[str, int] = {}
         self.nbytes = 0
-        self._used = 0
-        self._device: Any = None
-        self._memory: Any = None
+        for kind in ("host", "device"):
+            need = max(
+                (sum(_aligned(m) for m in mine if m.scratch == kind) for mine in moves), default=0
+            )
+            if not need:
+                continue
+            like = next(m.view for mine in moves for m in mine if m.scratch == kind)
+            self._areas[kind] = (
+                host_empty(like, need) if kind == "host" else namespace(like).empty(need, np.uint8)
+            )
+            self.nbytes += need
 
     def rewind(self) -> None:
-        self._used = 0
+        """Begin a round."""
+        self._used = {"host": 0, "device": 0}
 
-    def reserve(self, like: Any, *, host: bool) -> tuple[int, Any, bool]:
-        """Reserve room for an array like this one; return what `get` needs."""
-        place = (self._used, like, host)
-        self._used += -(-int(like.size) * like.dtype.itemsize // 64) * 64
-        self.nbytes = max(self.nbytes, self._used)
-        if not host:
-            self._device = like
-        elif on_device(like):
-            self._memory = like
-        return place
+    def take(self, move: _Move) -> Any:
+        """Return memory that stands for the blocks of a move, of their shape and dtype."""
+        start = self._used[move.scratch]
+        self._used[move.scratch] = start + _aligned(move)
+        part = self._areas[move.scratch][start : start + move.nbytes]
+        return part.view(move.view.dtype).reshape(move.view.shape)
 
-    def allocate(self) -> None:
-        # Pinned where any of it stages device memory; a second area on the device if sums need it.
-        like, device = self._memory, self._device
-        self._memory = np.empty(self.nbytes, np.uint8)
-        if like is not None:
-            self._memory = host_empty(like.view(np.uint8), (self.nbytes,))
-        if device is not None and on_device(device):
-            self._device = namespace(device).empty(self.nbytes, np.uint8)
-        else:
-            self._device = self._memory
 
-    def get(self, place: tuple[int, Any, bool]) -> Any:
-        start, like, host = place
-        area = self._memory if host else self._device
-        nbytes = int(like.size) * like.dtype.itemsize
-        return area[start : start + nbytes].view(like.dtype).reshape(like.shape)
+def _aligned(move: _Move) -> int:
+    return -(-move.nbytes // 64) * 64
 
 
 class _Round:
@@ -231,9 +267,9 @@ class _Round:
 
     def __init__(
         self,
-        steps: Sequence[Any],
-        blocks: Blocks,
+        moves: Sequence[_Move],
         op: Op,
+        own: int,
         comm: MPI.Comm,
         tag: int,
         scratch: _Scratch,
@@ -242,72 +278,40 @@ class _Round:
         self.requests: list[MPI.Request] = []
         self.messages = 0
         self.bytes_sent = 0
-        self._op, self._comm, self._tag = op, comm, tag
-        self._scratch, self._message_bytes = scratch, message_bytes
-        self._pack: list[tuple[Any, Any]] = []  # (view, staged copy) before the messages go
+        self._op = op
+        self._pack: list[tuple[Any, Any]] = []  # (blocks, copy of them) before the messages go
         self._zero: list[Any] = []
-        self._into: list[tuple[Any, Any, bool]] = []  # (view, what arrived, accumulate it?)
-        self._sync: Any = None
-        self._plan: list[tuple[Any, Any, Any]] = []  # (step, view, reserved place)
-        own = comm.Get_rank()
-        to_self = deque(
-            blocks.view(int(s.block), int(s.count))
-            for s in steps
-            if isinstance(s, Send) and s.peer == own
-        )
-        for s in steps:
-            view = blocks.view(int(s.block), int(s.count))
-            if view.size == 0:
-                if not isinstance(s, Zero) and s.peer == own and isinstance(s, Recv | Reduce):
-                    to_self.popleft()
-                continue
-            if isinstance(s, Zero):
+        self._into: list[tuple[Any, Any, bool]] = []  # (blocks, what arrived, accumulate it?)
+        self._sync: Any = None  # an array whose device MPI reads by itself
+        to_self = deque(m.view for m in moves if isinstance(m.step, Send) and m.step.peer == own)
+        for move in moves:
+            step, view = move.step, move.view
+            if isinstance(step, Zero):
                 self._zero.append(view)
                 continue
-            staged = on_device(view) and not mpi_is_cuda_aware()
-            place = None
-            if s.peer == own:
-                if not isinstance(s, Send):
-                    place = scratch.reserve(view, host=False)
-                    self._plan.append((s, view, (place, to_self.popleft())))
+            buffer = scratch.take(move) if move.scratch else view
+            if not isinstance(step, Send) and buffer is not view:
+                self._into.append((view, buffer, isinstance(step, Reduce)))
+            if step.peer == own:
+                if not isinstance(step, Send):
+                    self._pack.append((to_self.popleft(), buffer))
                 continue
-            if staged or isinstance(s, Reduce) or not view.flags.c_contiguous:
-                place = scratch.reserve(view, host=staged)
-            self._plan.append((s, view, (place, None)))
-            if on_device(view) and not staged:
-                self._sync = view
+            if on_device(buffer):
+                self._sync = buffer
+            init = comm.Send_init if isinstance(step, Send) else comm.Recv_init
+            data = buffer.reshape(-1).view(np.uint8)
+            for start in range(0, move.nbytes, message_bytes):
+                part = data[start : start + message_bytes]
+                self.requests.append(init([part, MPI.BYTE], int(step.peer), tag))
+                self.messages += isinstance(step, Send)
+            if isinstance(step, Send):
+                self.bytes_sent += move.nbytes
+                if buffer is not view:
+                    self._pack.append((view, buffer))
 
     @property
     def idle(self) -> bool:
         return not (self.requests or self._zero or self._into)
-
-    def bind(self) -> None:
-        """Make the requests, now that the scratch has an address."""
-        for s, view, (place, from_self) in self._plan:
-            buffer = view if place is None else self._scratch.get(place)
-            if from_self is not None:
-                self._pack.append((from_self, buffer))
-                self._into.append((view, buffer, isinstance(s, Reduce)))
-                continue
-            if isinstance(s, Send):
-                if buffer is not view:
-                    self._pack.append((view, buffer))
-                self.messages += len(self._post(self._comm.Send_init, buffer, int(s.peer)))
-                self.bytes_sent += int(view.size) * view.dtype.itemsize
-            else:
-                if buffer is not view:
-                    self._into.append((view, buffer, isinstance(s, Reduce)))
-                self._post(self._comm.Recv_init, buffer, int(s.peer))
-        self._plan.clear()
-
-    def _post(self, init: Any, buffer: Any, peer: int) -> list[MPI.Request]:
-        data = buffer.reshape(-1).view(np.uint8)
-        made = [
-            init([data[i : i + self._message_bytes], MPI.BYTE], peer, self._tag)
-            for i in range(0, int(data.size), self._message_bytes)
-        ]
-        self.requests += made
-        return made
 
     def start(self) -> None:
         for view, buffer in self._pack:
