@@ -26,10 +26,11 @@ import numpy.typing as npt
 
 from collectives.model import Model
 from collectives.registry import Algorithm
-from collectives.step import NULL, Reduce, Round, Send, Zero
+from collectives.step import NULL, Recv, Reduce, Round, Send, Zero
 from collectives.verify import ScheduleError
 
 Vector: TypeAlias = npt.NDArray[Any]
+Move: TypeAlias = "Send | Recv | Reduce"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,47 +135,90 @@ class _Clock:
         self.nbytes = np.zeros(begin.size)
         self._model, self._extent = model, extent
         self._incoming = np.full(begin.size, -np.inf)  # when the incoming link is free again
+        self._pattern: _Pattern | None = None  # of the last round
 
     def play(self, k: int, steps: Round) -> None:
         m = self._model
+        moves = [s for s in steps if not isinstance(s, Zero)]
+        lengths = [self._extent.of(s.block, s.count) for s in moves]
+        pattern = self._pattern_of(k, moves, lengths)
+        sends = [i for i, s in enumerate(moves) if isinstance(s, Send)]
         left = busy = self.time  # the outgoing link, and the processor, are free again
-        targets, arrivals = [], []
-        for s in steps:
-            if not isinstance(s, Send):
-                continue
-            peer, remote, nbytes = self._message(s.peer, s.block, s.count)
-            on_link = m.overhead + nbytes * m.byte_time
-            arrivals.append(_pick(remote, left + on_link + m.latency, self.time))
-            targets.append(peer)
+        arrivals = []
+        for i in sends:
+            remote, length = pattern.remote[i], lengths[i]
+            on_link = m.overhead + length * m.byte_time
+            arrivals.append(_pick(remote, left + (on_link + m.latency), self.time))
             left = left + remote * np.maximum(on_link, m.gap)
-            busy = busy + remote * m.overhead
+            busy = busy + remote * m.overhead if m.overhead else busy
             self.messages += remote
-            self.nbytes += remote * nbytes
-        receives = [s for s in steps if not isinstance(s, Send | Zero)]
-        parts = [self._message(s.peer, s.block, s.count) for s in receives]
-        index = _match(k, self.rank, targets, [peer for peer, _, _ in parts])
-        arrived = np.concatenate(arrivals) if arrivals else self.time
-        for s, (peer, remote, nbytes), where in zip(receives, parts, index, strict=True):
-            at = arrived[where]
-            on_link = np.maximum(nbytes * m.byte_time, m.gap)
+            self.nbytes += remote * length
+        arrived = np.concatenate(arrivals) if len(arrivals) > 1 else arrivals[0] if sends else left
+        for i, index in pattern.receives:
+            remote, length = pattern.remote[i], lengths[i]
+            at = arrived[index]
+            on_link = np.maximum(length * m.byte_time, m.gap)
             at = _pick(remote, np.maximum(at, self._incoming + on_link), at)
             self._incoming = _pick(remote, at, self._incoming)
-            work = remote * m.overhead + (nbytes * m.reduce_time if isinstance(s, Reduce) else 0.0)
-            busy = _pick(remote is True or peer != NULL, np.maximum(busy, at) + work, busy)
+            work = remote * m.overhead
+            if isinstance(moves[i], Reduce):
+                work = work + length * m.reduce_time
+            busy = _pick(pattern.active[i], np.maximum(busy, at) + work, busy)
         self.time = np.maximum(left, busy)
 
-    def _message(self, peer: Any, block: Any, count: Any) -> tuple[Vector, Any, Any]:
-        """Return the peers, NULL where nothing moves; which use the network; and the bytes.
+    def _pattern_of(self, k: int, moves: list[Move], lengths: list[Any]) -> _Pattern:
+        empty = any(np.any(length == 0) for length in lengths)
+        if self._pattern is None or empty or not self._pattern.fits(moves):
+            pattern = _pattern(k, self.rank, moves, lengths)
+            self._pattern = None if empty else pattern
+            return pattern
+        return self._pattern
 
-        "Which use the network" is a mask over the ranks, or True for all: that is the common case,
-        and much the faster one.
-        """
-        peer = np.broadcast_to(peer, self.rank.shape)
-        nbytes = self._extent.of(block, count)
-        if np.any(nbytes == 0):
-            peer = np.where(nbytes == 0, NULL, peer)
-        remote = (peer != NULL) & (peer != self.rank)
-        return peer, True if remote.all() else remote, nbytes
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pattern:
+    """Who talks to whom in a round. Many algorithms have the same pattern round after round.
+
+    Attributes:
+        moves: the steps that it was made of.
+        active: for each step, which ranks take part: a mask, or True for all.
+        remote: for each step, which ranks use the network.
+        receives: the number of each receive step, and for each rank the position of its message
+            among all sends.
+    """
+
+    moves: list[Move]
+    active: list[Any]
+    remote: list[Any]
+    receives: list[tuple[int, Vector]]
+
+    def fits(self, moves: list[Move]) -> bool:
+        """Return whether these steps have the same kinds and the very same arrays of peers."""
+        return len(moves) == len(self.moves) and all(
+            type(a) is type(b) and a.peer is b.peer for a, b in zip(moves, self.moves, strict=True)
+        )
+
+
+def _pattern(k: int, rank: Vector, moves: list[Move], lengths: list[Any]) -> _Pattern:
+    # Where there is no data to move no message is sent, as in a run.
+    peers = [
+        np.where(np.equal(length, 0), NULL, np.broadcast_to(s.peer, rank.shape))
+        for s, length in zip(moves, lengths, strict=True)
+    ]
+    sends = [i for i, s in enumerate(moves) if isinstance(s, Send)]
+    receives = [i for i, s in enumerate(moves) if not isinstance(s, Send)]
+    index = _match(k, rank, [peers[i] for i in sends], [peers[i] for i in receives])
+    return _Pattern(
+        moves,
+        [_mask(p != NULL) for p in peers],
+        [_mask((p != NULL) & (p != rank)) for p in peers],
+        list(zip(receives, index, strict=True)),
+    )
+
+
+def _mask(mask: Vector) -> Any:
+    """Return a mask, or True where it is true for all: the common case, and the faster one."""
+    return True if mask.all() else mask
 
 
 def _pick(mask: Any, yes: Vector, no: Vector) -> Vector:

@@ -232,7 +232,7 @@ def test_one_late_rank_delays_every_rank_of_an_allreduce():
     for name in ("ring", "tree", "recursive_doubling", "rabenseifner"):
         late = simulate(named(name), 8, 8000, ABC, start=[0, 0, 0, 1.0, 0, 0, 0, 0])
         assert (late.finish >= 1.0).all()
-        assert late.seconds <= 1.0 + simulate(named(name), 8, 8000, ABC).seconds * (1 + 1e-12)
+        assert late.seconds <= (1.0 + simulate(named(name), 8, 8000, ABC).seconds) * (1 + 1e-12)
 
 
 def test_messages_into_one_rank_share_its_link():
