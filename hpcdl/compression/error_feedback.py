@@ -21,9 +21,9 @@ class ErrorFeedback:
         p = x + e,    payload = encode(p),    e = p - decode(payload)
 
     So each value is sent sooner or later, and the sum of all that was sent and the residual e is
-    the sum of all that was to be sent. A biased codec needs this to converge; it must be a
-    contraction, |p - C(p)|^2 <= (1 - delta) |p|^2 in the mean with some delta > 0, or the residual
-    grows without bound.
+    the sum of all that was to be sent. A biased codec needs this to converge, and an unbiased one
+    does not. The codec must be a contraction, |p - C(p)|^2 <= (1 - delta) |p|^2 in the mean with
+    some delta > 0, or the residual grows without bound: QSGD with 2 bits is none.
 
     The state holds "residual", of the shape and dtype of the vector, and the codec's own state. An
     infinity or a NaN makes the residual NaN at its place, for good.
