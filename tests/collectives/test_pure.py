@@ -18,6 +18,7 @@ PURE = [
     "collectives.op",
     "collectives.traffic",
     "collectives.messages",
+    "collectives.pattern",
     "collectives.model",
     "collectives.closed_form",
     "collectives.simulate",

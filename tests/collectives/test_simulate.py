@@ -266,6 +266,11 @@ def test_a_message_without_a_partner_is_refused():
     def crossed(rank, size):
         yield [Send((rank + 1) % size, 0), Reduce((rank + 1) % size, 0)]
 
+    def nobody(rank, size):
+        yield [Send(np.where(rank == 1, size, NULL), 0)]
+
+    with pytest.raises(ScheduleError, match="rank 1, round 0: there is no such peer: 4"):
+        simulate(made(nobody), 4, 8)
     with pytest.raises(ScheduleError, match="rank 2, round 0: sends to rank 0, which does not"):
         simulate(made(sends), 4, 8)
     with pytest.raises(ScheduleError, match="rank 2, round 1: waits for rank 1, which does not"):
