@@ -49,9 +49,8 @@ _PAGE = """\
 <style>
   body {{ max-width: 64rem; margin: 2.5rem auto; padding: 0 1rem; background: #fff; color: #222;
          font: 16px/1.5 system-ui, sans-serif; }}
-  h1 {{ margin: 0; font-size: 1.7rem; }}
+  header {{ position: absolute; width: 1px; height: 1px; overflow: hidden; }}
   h2 {{ margin: 2.5rem 0 .75rem; font-size: 1.15rem; }}
-  .summary {{ margin: .25rem 0 1.5rem; color: #555; }}
   img {{ width: 100%; height: auto; }}
   .scroll {{ overflow-x: auto; }}
   table {{ width: 100%; border-collapse: collapse; font-size: .85rem;
@@ -64,8 +63,8 @@ _PAGE = """\
 </style>
 </head>
 <body>
-<h1>{name}</h1>
-<p class="summary">{summary}</p>
+<!-- The picture says this too; the text is for search and for screen readers. -->
+<header><h1>{name}</h1><p>{summary}</p></header>
 <img src="data:image/png;base64,{png}"
      alt="Four charts over the epochs: loss, accuracy, throughput, share of communication">
 <h2>Epochs</h2>
@@ -101,12 +100,12 @@ def page(lines: Sequence[Line], unread: int, name: str, settings: str, png: byte
 
 def _table(lines: Sequence[Line]) -> str:
     columns = [c for c in _COLUMNS if any(not math.isnan(line[c.key]) for line in lines)]
-    accuracies = [line["test_accuracy"] for line in lines if not math.isnan(line["test_accuracy"])]
+    tested = [line for line in lines if not math.isnan(line["test_accuracy"])]
+    best = max(tested, key=lambda line: line["test_accuracy"], default=None)
     rows = "".join(f"<th>{column.title}</th>" for column in columns)
     text = f'<div class="scroll"><table>\n<thead><tr>{rows}</tr></thead>\n<tbody>\n'
     for line in lines:
-        best = accuracies and line["test_accuracy"] == max(accuracies)
         cells = "".join(f"<td>{column.text(line[column.key])}</td>" for column in columns)
-        opening = '<tr class="best">' if best else "<tr>"
+        opening = '<tr class="best">' if line is best else "<tr>"
         text += f"{opening}{cells}</tr>\n"
     return text + "</tbody>\n</table></div>"
