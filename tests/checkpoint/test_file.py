@@ -197,6 +197,7 @@ def outside(h5):
 
 def virtual(h5):
     layout = h5py.VirtualLayout((10**12,), "f8")
+    layout[:10] = h5py.VirtualSource("other.h5", "x", (10,))
     h5.create_virtual_dataset("tensors/x", layout, fillvalue=1)
 
 
