@@ -18,8 +18,10 @@ class _Channel:
         self.plans = 0
 
 
-def _tag_limit(comm: MPI.Comm) -> int:
-    limit: Any = comm.Get_attr(MPI.TAG_UB)
+@functools.cache
+def _tags() -> int:
+    # Only COMM_WORLD is sure to have this attribute; a split of it has none in Open MPI.
+    limit: Any = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
     return int(limit) + 1
 
 
@@ -59,6 +61,6 @@ def open_channel(comm: MPI.Comm) -> tuple[MPI.Comm, int]:
     if channel is None:
         channel = _Channel(comm.Dup())
         comm.Set_attr(_keyval(), channel)
-    tag = channel.plans % (_tag_limit(comm))
+    tag = channel.plans % _tags()
     channel.plans += 1
     return channel.comm, tag
