@@ -1,8 +1,10 @@
 """Processes on a grid with named axes."""
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 
+import collectives
 from hpcdl.grid import ProcessGrid
 
 
@@ -22,6 +24,15 @@ def test_neighbours_along_each_axis(comm):
         assert grid.comm("data").allgather(comm.rank) == list(range(comm.rank % 2, comm.size, 2))
         assert grid.comm("height", "data").allgather(comm.rank) == list(range(comm.size))
         assert grid.comm("height", "data") is grid.comm("data", "height")
+
+
+@pytest.mark.ranks(4, every_mpi=True)
+def test_collectives_run_on_every_communicator_of_a_grid(comm):
+    with ProcessGrid(comm, data=2, height=2) as grid:
+        for axes in (("data",), ("height",), ("data", "height")):
+            along = grid.comm(*axes)
+            total = collectives.allreduce(np.full(3, comm.rank), comm=along)
+            assert total.tolist() == [sum(along.allgather(comm.rank))] * 3
 
 
 @pytest.mark.ranks(4)

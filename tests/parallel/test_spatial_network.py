@@ -78,7 +78,7 @@ NETWORKS = [averaging, flattening, gathering_in_a_branch, fully_convolutional]
 HEIGHTS_BY_RANKS = {1: [1], 2: [1, 2], 3: [1, 3], 4: [2, 4], 6: [2, 3]}
 
 
-@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.ranks(1, 2, 3, 4, 6, every_mpi=True)
 @pytest.mark.parametrize("make", NETWORKS)
 def test_a_network_equals_one_rank(comm, make):
     for height in HEIGHTS_BY_RANKS[comm.size]:
