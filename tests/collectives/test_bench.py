@@ -5,9 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from collectives.bench.measure import Timing
+from collectives.bench.buffers import Buffers
+from collectives.bench.measure import Timing, measure
+from collectives.bench.settings import Settings
 from collectives.bench.table import bus_bandwidth, rows, table
-from collectives.bench.variant import CASES
+from collectives.bench.variant import CASES, Variant, variants
 from collectives.collective import ALLREDUCE, COLLECTIVES
 from collectives.registry import REGISTRY
 
@@ -125,3 +127,22 @@ def test_the_table_has_a_line_for_each():
     assert first.split()[-2:] == ["1.25", "0"]
     assert second.split()[-2:] == ["1.00", "0"]
     assert third.split() == ["1000", "ring", "3", "8.00", "7.00", "90.00", "0.125", "2.00", "3"]
+
+
+@pytest.mark.ranks(1, 3)
+def test_wrong_elements_are_counted_over_all_ranks(comm):
+    algorithm = REGISTRY.get(ALLREDUCE, "ring")
+    settings = Settings(ALLREDUCE, (algorithm,), (40,), budget=0.001, most=7)
+    buffers = Buffers(comm, settings, 40)
+    ways = variants(comm, settings, buffers)
+    ring = ways[-1]
+
+    def two_wrong():
+        ring.call()
+        buffers.work[3:5] += 1
+
+    found = measure(comm, settings, [*ways, Variant("two", ring.reset, two_wrong, ring.result)])
+    ring.plan.close()
+    assert [t.wrong for t in found] == [0, 0, 0, 2 * comm.size]
+    assert all(5 <= t.seconds.size <= 7 for t in found)
+    assert comm.allgather(found[2].median) == [found[2].median] * comm.size
