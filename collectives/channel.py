@@ -11,18 +11,14 @@ from typing import Any
 
 from mpi4py import MPI
 
+TAGS = 1 << 15
+"""How many plans of one communicator can be told apart: the tags that every MPI has."""
+
 
 class _Channel:
     def __init__(self, comm: MPI.Comm) -> None:
         self.comm = comm
         self.plans = 0
-
-
-@functools.cache
-def _tags() -> int:
-    # Only COMM_WORLD is sure to have this attribute; a split of it has none in Open MPI.
-    limit: Any = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
-    return int(limit) + 1
 
 
 def _free(comm: MPI.Comm, keyval: int, channel: Any) -> None:
@@ -61,6 +57,6 @@ def open_channel(comm: MPI.Comm) -> tuple[MPI.Comm, int]:
     if channel is None:
         channel = _Channel(comm.Dup())
         comm.Set_attr(_keyval(), channel)
-    tag = channel.plans % _tags()
+    tag = channel.plans % TAGS
     channel.plans += 1
     return channel.comm, tag

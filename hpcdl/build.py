@@ -77,9 +77,9 @@ _OPTIMIZERS: dict[str, Callable[[Config, Callable[[int], float]], optim.Optimize
 
 
 def build_codec(spec: Compression) -> compression.Codec | None:
-    """Return the codec, with error feedback where that is asked for; None for none."""
+    """Return the codec; with error feedback where that is asked for and the codec is biased."""
     codec = _CODECS[spec.codec](spec)
-    if codec is None or not spec.error_feedback:
+    if codec is None or codec.unbiased or not spec.error_feedback:
         return codec
     return compression.ErrorFeedback(codec)
 
