@@ -17,7 +17,7 @@ from hpcdl.config import Config, to_toml
 from hpcdl.data import HDF5Dataset, ensure_digits
 from hpcdl.errors import UserError
 from hpcdl.grid import ProcessGrid
-from hpcdl.hooks import Checkpoints, Metrics, Progress
+from hpcdl.hooks import Checkpoints, Metrics, Preemption, Progress
 from hpcdl.loop import Hook, Run, advance, prepare
 from hpcdl.model import Model
 from hpcdl.nn import Layer
@@ -207,7 +207,8 @@ def _hooks(
         listeners.append(progress.epoch)
         if first:
             _say(_banner(config, state))
-    return [*hooks, Metrics(directory / METRICS, test, listeners), checkpoints]
+    metrics = Metrics(directory / METRICS, test, listeners)
+    return [*hooks, metrics, checkpoints, Preemption(checkpoints, config.run.log_every)]
 
 
 def _banner(config: Config, state: Run) -> str:

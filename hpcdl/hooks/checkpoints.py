@@ -53,20 +53,26 @@ class Checkpoints:
         """Save, if it is time; the end of an epoch is left to `after_epoch`."""
         within = run.step % run.data.steps_per_epoch != 0
         if within and self._every_steps and run.step % self._every_steps == 0:
-            self._save(run)
+            self.save(run)
 
     def after_epoch(self, run: Run) -> None:
         """Save, if it is time."""
         by_epoch = self._every_epochs and run.epoch % self._every_epochs == 0
         if by_epoch or (self._every_steps and run.step % self._every_steps == 0):
-            self._save(run)
+            self.save(run)
 
     def end(self, run: Run) -> None:
         """Save the final state, if that is not done."""
         if run.step != self._saved and (self._every_epochs or self._every_steps):
-            self._save(run)
+            self.save(run)
 
-    def _save(self, run: Run) -> None:
+    def save(self, run: Run) -> None:
+        """Save the run as it is now; collective.
+
+        Raises:
+            DivergedError: the weights are not finite.
+            CheckpointError: the file cannot be written; earlier ones are as they were.
+        """
         tensors, attrs = snapshot.capture(run)
         if run.comm.Get_rank() == 0:
             self._directory.save(run.step, tensors, attrs)

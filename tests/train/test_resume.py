@@ -98,6 +98,30 @@ def test_kill_one_rank_then_resume(tmp_path):
     same(final(killed), final(whole))
 
 
+def test_a_signal_stops_the_run_in_good_order(tmp_path):
+    config = write_config(tmp_path, tmp_path)
+    sets = ["train.epochs=12", "checkpoint.every_steps=1000"]
+    train(config, *sets, ranks=3)
+    whole, stopped = tmp_path / "run", tmp_path / "stopped"
+    sets.append(f"run.dir='{stopped}'")
+    job = subprocess.Popen(
+        command(config, *sets, ranks=3),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: len(checkpoints(stopped)) >= 2)
+    os.kill(ranks_of(str(stopped))[1], signal.SIGUSR1)
+    _, said = job.communicate(timeout=30)
+    assert job.returncode != 0
+    assert "stopped by SIGUSR1" in said
+    assert "Traceback" not in said
+    assert int(checkpoints(stopped)[-1].stem.split("-")[-1]) % 10 == 0
+    train(config, *sets, ranks=3, options=["--resume"])
+    assert losses(stopped) == losses(whole)
+    same(final(stopped), final(whole))
+
+
 def test_a_broken_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_path):
     config = write_config(tmp_path, tmp_path)
     train(config, ranks=2)
