@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from mpi4py import MPI
 
 from collectives.blocks import Blocks
 from collectives.channel import check_comm, open_channel
+from collectives.closing import Closing
 from collectives.memory import (
     from_host,
     host_empty,
@@ -35,7 +35,7 @@ MESSAGE_BYTES = 1 << 30
 """Longer messages are cut: counts above 2^31 need MPI 4, and 1 GiB is long enough to stream."""
 
 
-class Plan:
+class Plan(Closing):
     """A schedule bound to memory and to a communicator.
 
     Making one is collective over ``comm`` (at the first plan on a communicator) and must happen
@@ -148,19 +148,6 @@ class Plan:
         for r in self._rounds:
             r.free()
         self._closed = True
-
-    def __enter__(self) -> Plan:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.close()
-        # After an exception a peer may never come: waiting for it here would hide the exception.
 
     def __del__(self) -> None:
         idle = not getattr(self, "_closed", True) and self._next < 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from types import TracebackType
 
 from mpi4py import MPI
 
+from collectives.closing import Closing
 
-class ProcessGrid:
+
+class ProcessGrid(Closing):
     """The ranks of a communicator on a grid: ``ProcessGrid(comm, data=4, height=2)``.
 
     Ranks are numbered along the last axis first, so that ranks which differ only there are
@@ -75,19 +76,6 @@ class ProcessGrid:
         """Free the communicators that the grid has made. Closing twice is harmless."""
         while self._made:
             self._made.popitem()[1].Free()
-
-    def __enter__(self) -> ProcessGrid:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # Freeing is collective: after an exception the other ranks may never come to it.
-        if error is None:
-            self.close()
 
     def __repr__(self) -> str:
         return f"ProcessGrid({', '.join(f'{name}={n}' for name, n in self._sizes.items())})"

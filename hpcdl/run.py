@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from mpi4py import MPI
 
@@ -56,28 +55,58 @@ def run(
         DivergedError: the loss or the weights are no longer finite.
     """
     with ExitStack() as stack:
-        state, own = _prepare(config, comm, resume, live, stack)
-        advance(state, [*own, *hooks])
+        with _told_as("[grid] "):
+            grid = ProcessGrid(comm, data=config.grid.data, height=config.grid.height)
+        stack.enter_context(grid)
+        file = _data_file(config, comm)
+        samples = stack.enter_context(HDF5Dataset(file, config.data.input, config.data.target))
+        layer_traffic = Traffic()
+        model, rows = _model(config, grid, samples, layer_traffic, stack)
+        data, test = _batches(config, grid, samples, rows, stack)
+        state = prepare(
+            model,
+            data,
+            build_optimizer(config, data.steps_per_epoch),
+            build_consistency(config),
+            grid.comm("data", "height"),
+            steps=config.train.epochs * data.steps_per_epoch,
+            seed=config.run.seed,
+            layer_traffic=layer_traffic,
+        )
+        advance(state, [*_hooks(config, state, test, resume, live), *hooks])
         return state
 
 
-def _prepare(
-    config: Config, comm: MPI.Intracomm, resume: bool, live: bool, stack: ExitStack
-) -> tuple[Run, list[Hook]]:
+@contextmanager
+def _told_as(prefix: str, suffix: str = "") -> Iterator[None]:
+    """Turn what a library part refuses into a message about the configuration."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{prefix}{error}{suffix}") from error
+
+
+def _model(
+    config: Config,
+    grid: ProcessGrid,
+    samples: HDF5Dataset,
+    traffic: Traffic,
+    stack: ExitStack,
+) -> tuple[Model, slice | None]:
+    """Return the model of this rank, and its rows of each image where images are split."""
     xp = array_module(config.run.device)
-    try:
-        grid = stack.enter_context(
-            ProcessGrid(comm, data=config.grid.data, height=config.grid.height)
-        )
-    except ValueError as error:
-        raise UserError(f"[grid] {error}") from error
-    directory = Path(config.run.dir)
-    file = _data_file(config, comm)
-    layer_traffic = Traffic()
-    train_samples = stack.enter_context(HDF5Dataset(file, config.data.input, config.data.target))
-    network, rows, replicas = _network(config, grid, train_samples, layer_traffic, stack)
-    shape = train_samples.sample_shape
-    try:
+    shape = samples.sample_shape
+    reduce = None
+    if grid.size("data") > 1:
+        reduce = SumOver(grid.comm("data"), traffic=traffic)
+        stack.callback(reduce.close)
+    network: Layer = build_network(config.model.layers, reduce)
+    rows, replicas = None, 1
+    if grid.size("height") > 1:
+        with _told_as(f"[grid] height={grid.size('height')}: "):
+            split = spatial(network, grid.comm("height"), shape, traffic=traffic)
+        network, rows, replicas = stack.enter_context(split), split.rows, split.replicas
+    with _told_as("[model] ", f" (samples of {samples.path} have shape {shape})"):
         model = Model.create(
             network,
             shape,
@@ -86,77 +115,49 @@ def _prepare(
             xp=xp,
             replicas=replicas,
         )
-    except ValueError as error:
-        raise UserError(f"[model] {error} (samples of {file} have shape {shape})") from error
-    if model.output_shape != (train_samples.classes,):
+    if model.output_shape != (samples.classes,):
         raise UserError(
-            f"[model] the last layer gives {model.output_shape}, but the targets of {file} need "
-            f"({train_samples.classes},): one output for each class"
+            f"[model] the last layer gives {model.output_shape}, but the targets of "
+            f"{samples.path} need ({samples.classes},): one output for each class"
         )
-    settings: dict[str, Any] = {
-        "part": grid.index("data"),
-        "parts": grid.size("data"),
-        "rows": rows,
-        "dtype": config.run.dtype,
-        "xp": xp,
-    }
-    try:
-        data = Batches(
-            train_samples,
-            config.train.batch,
-            seed=config.run.seed,
-            drop_last=config.train.drop_last,
-            **settings,
-        )
-    except ValueError as error:
-        raise UserError(f"[train] {error}") from error
-    test = None
-    if config.data.test_input:
-        test_samples = stack.enter_context(
-            HDF5Dataset(file, config.data.test_input, config.data.test_target)
-        )
-        if test_samples.sample_shape != shape or test_samples.classes > train_samples.classes:
-            raise UserError(
-                f"{file}: test samples have shape {test_samples.sample_shape} and "
-                f"{test_samples.classes} classes, training samples {shape} and "
-                f"{train_samples.classes}"
-            )
-        test = Batches(test_samples, config.train.batch, **settings)
-    state = prepare(
-        model,
-        data,
-        build_optimizer(config, data.steps_per_epoch),
-        build_consistency(config),
-        grid.comm("data", "height"),
-        steps=config.train.epochs * data.steps_per_epoch,
-        seed=config.run.seed,
-        layer_traffic=layer_traffic,
-    )
-    hooks = _hooks(config, state, directory, test, resume, live)
-    return state, hooks
+    return model, rows
 
 
-def _network(
+def _batches(
     config: Config,
     grid: ProcessGrid,
     samples: HDF5Dataset,
-    traffic: Traffic,
+    rows: slice | None,
     stack: ExitStack,
-) -> tuple[Layer, slice | None, int]:
-    """Return the network of this rank, its rows of each image, and the replicas of an output."""
-    reduce = None
-    if grid.size("data") > 1:
-        reduce = SumOver(grid.comm("data"), traffic=traffic)
-        stack.callback(reduce.close)
-    network: Layer = build_network(config.model.layers, reduce)
-    if grid.size("height") == 1:
-        return network, None, 1
-    try:
-        split = spatial(network, grid.comm("height"), samples.sample_shape, traffic=traffic)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"[grid] height={grid.size('height')}: {error}") from error
-    stack.enter_context(split)
-    return split, split.rows, split.replicas
+) -> tuple[Batches, Batches | None]:
+    """Return the batches to train on, and those to test on where there are any."""
+
+    def batches(source: HDF5Dataset, drop_last: bool) -> Batches:
+        with _told_as("[train] "):
+            return Batches(
+                source,
+                config.train.batch,
+                seed=config.run.seed,
+                part=grid.index("data"),
+                parts=grid.size("data"),
+                rows=rows,
+                dtype=config.run.dtype,
+                xp=array_module(config.run.device),
+                drop_last=drop_last,
+            )
+
+    data = batches(samples, config.train.drop_last)
+    if not config.data.test_input:
+        return data, None
+    test = stack.enter_context(
+        HDF5Dataset(samples.path, config.data.test_input, config.data.test_target)
+    )
+    if test.sample_shape != samples.sample_shape or test.classes > samples.classes:
+        raise UserError(
+            f"{samples.path}: test samples have shape {test.sample_shape} and {test.classes} "
+            f"classes, training samples {samples.sample_shape} and {samples.classes}"
+        )
+    return data, batches(test, False)
 
 
 def _data_file(config: Config, comm: MPI.Intracomm) -> Path:
@@ -171,11 +172,11 @@ def _data_file(config: Config, comm: MPI.Intracomm) -> Path:
 def _hooks(
     config: Config,
     state: Run,
-    directory: Path,
     test: Batches | None,
     resume: bool,
     live: bool,
 ) -> list[Hook]:
+    directory = Path(config.run.dir)
     first = state.comm.Get_rank() == 0
     if first:
         if not resume:

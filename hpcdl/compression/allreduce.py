@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from collectives import Traffic
+from collectives.closing import Closing
 from collectives.plans import check_buffer
 from hpcdl.array import Array
 from hpcdl.compression.codec import Codec, State, check_vector
@@ -18,7 +18,7 @@ from hpcdl.compression.routes import Dense, Gather, Reencode, Route, Summed
 from hpcdl.compression.states import restore
 
 
-class CompressedAllreduce:
+class CompressedAllreduce(Closing):
     """A vector's sum over all ranks, in place, through a codec; bound once, run many times.
 
     The sum is that of the decoded payloads, and bitwise the same on all ranks. Making one is
@@ -102,15 +102,3 @@ class CompressedAllreduce:
         """Free the plans; closing twice is harmless."""
         for plan in self._route.plans:
             plan.close()
-
-    def __enter__(self) -> CompressedAllreduce:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.close()

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from types import TracebackType
 from typing import TypeAlias
 
 import numpy as np
 from mpi4py import MPI
 
+from collectives.closing import Closing
 from collectives.traffic import Traffic
 from hpcdl.array import Array
 from hpcdl.halo import reach
@@ -71,7 +71,7 @@ def spatial(
 
 
 @dataclass(frozen=True)
-class Spatial:
+class Spatial(Closing):
     """A decomposed network; `spatial` makes it. A context manager, for its plans are freed.
 
     Attributes:
@@ -123,19 +123,6 @@ class Spatial:
     def close(self) -> None:
         """Free all plans. Closing twice is harmless."""
         self.ranks.close()
-
-    def __enter__(self) -> Spatial:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # After an exception a message may be in flight, and its peer may never come.
-        if error is None:
-            self.close()
 
 
 @singledispatch
