@@ -11,6 +11,10 @@ BIN    := $(VENV)/bin
 OTHER  := .venv-other-mpi
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_OPTIONS ?=
+# More extras for the tests: WITH=cuda checks the names of cupy that are used, also without a GPU.
+WITH   ?=
+
+comma := ,
 
 .PHONY: demo test lint clean help
 .DELETE_ON_ERROR:
@@ -41,7 +45,7 @@ $(VENV)/.demo: pyproject.toml $(VENV)/.made
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.made
-	$(PIP) --editable '.[$(if $(filter system,$(MPI)),,$(MPI),)test]'
+	$(PIP) --editable '.[$(if $(filter system,$(MPI)),,$(MPI),)test$(if $(WITH),$(comma)$(WITH))]'
 	@touch $@
 
 # A second MPI: what runs on MPICH must run on Open MPI too. In a folder of its own, since two MPIs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -116,7 +117,7 @@ def _train(args: argparse.Namespace) -> int:
     if args.ranks is not None:
         return _launch(args, config)
 
-    from collectives.launch import check_launcher, start_mpi
+    from collectives.launch import check_launcher, launcher_size, start_mpi
 
     start_mpi()  # before anything imports mpi4py.MPI
     from mpi4py import MPI
@@ -125,9 +126,11 @@ def _train(args: argparse.Namespace) -> int:
     from hpcdl.run import run
 
     comm = MPI.COMM_WORLD
+    # Some launchers give rank 0 a terminal of its own, also where a file is behind it.
+    live = args.live or (launcher_size(os.environ) is None and sys.stdout.isatty())
     with abort_on_exception(comm):
         check_launcher(comm, args.expect_ranks)
-        run(config, comm, resume=args.resume, live=args.live or sys.stdout.isatty())
+        run(config, comm, resume=args.resume, live=live)
     return 0
 
 
