@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from collectives import plans
 from collectives.blocks import share
-from collectives.memory import namespace
+from collectives.memory import flat, namespace
 from collectives.op import SUM, Op
 from collectives.traffic import Traffic
 
@@ -149,10 +149,10 @@ def reduce_scatter(
     ) as plan:
         plan.run()
     start, stop = share(int(work.size), comm.Get_rank(), comm.Get_size())
-    part = work.reshape(-1)[start:stop]
+    part = flat(work)[start:stop]
     if recvbuf is None:
         return part
-    recvbuf.reshape(-1)[...] = part
+    flat(recvbuf)[...] = part
     return recvbuf
 
 
@@ -195,7 +195,7 @@ def allgather(
                 f"({recvbuf.size} elements) has {stop - start}{plans.at(comm)}"
             )
         plans.check_alike(sendbuf, recvbuf, int(recvbuf.size), comm)
-        recvbuf.reshape(-1)[start:stop] = sendbuf.reshape(-1)
+        flat(recvbuf)[start:stop] = flat(_contiguous(sendbuf))
     with plans.plan_allgather(recvbuf, comm=comm, algorithm=algorithm, traffic=traffic) as plan:
         plan.run()
     return recvbuf
@@ -248,5 +248,5 @@ def _result(sendbuf: Any, recvbuf: Any, comm: MPI.Comm) -> Any:
     plans.check_buffer("sendbuf", sendbuf, comm, reduce=True, writable=False)
     plans.check_buffer("recvbuf", recvbuf, comm, reduce=True)
     plans.check_alike(sendbuf, recvbuf, int(sendbuf.size), comm)
-    recvbuf.reshape(-1)[...] = sendbuf.reshape(-1)
+    flat(recvbuf)[...] = flat(sendbuf)
     return recvbuf

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from collectives.memory import flat
+
 
 def share(n: int, part: int, parts: int) -> tuple[int, int]:
     """Return ``(start, stop)`` of a part of ``range(n)`` split evenly; sizes differ by <= 1."""
@@ -42,14 +44,20 @@ class Split:
                 f"array: of shape {array.shape} with strides {array.strides} is not C-contiguous; "
                 "pass a contiguous one, as numpy.ascontiguousarray makes"
             )
-        self._flat = array.reshape(-1)
+        self._flat = flat(array)
         self._parts = parts
 
     def __len__(self) -> int:
         return self._parts
 
     def view(self, block: int, count: int = 1) -> Any:
-        """Return a 1-D view of ``count`` consecutive blocks."""
+        """Return a 1-D view of ``count`` consecutive blocks.
+
+        Raises:
+            ValueError: there are no such blocks.
+        """
+        if block < 0 or count < 0 or block + count > self._parts:
+            raise ValueError(f"blocks {block}..{block + count - 1}: there are {self._parts}")
         n = self._flat.size
         return self._flat[block * n // self._parts : (block + count) * n // self._parts]
 
@@ -69,10 +77,12 @@ class Regions:
         """Return the array of a block.
 
         Raises:
-            ValueError: ``count`` is not 1; regions are not consecutive in memory.
+            ValueError: ``count`` is not 1, as regions are not consecutive; or no such block.
         """
         if count != 1:
             raise ValueError(f"count={count}: a region is one block; send them one by one")
+        if not 0 <= block < len(self._arrays):
+            raise ValueError(f"block {block}: there are {len(self._arrays)}")
         return self._arrays[block]
 
 
@@ -87,8 +97,9 @@ class Joined:
 
     def view(self, block: int, count: int = 1) -> Any:
         """Return a view of ``count`` consecutive blocks of one of the parts."""
+        inside = block
         for part in self._parts:
-            if block < len(part):
-                return part.view(block, count)
-            block -= len(part)
-        raise ValueError(f"block: {block} beyond the last")
+            if 0 <= inside < len(part):
+                return part.view(inside, count)
+            inside -= len(part)
+        raise ValueError(f"block {block}: there are {len(self)}, of all parts")

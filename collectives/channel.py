@@ -1,24 +1,63 @@
 """A private communicator for each communicator, so that no tag can meet the user's own.
 
 The duplicate is made once, at the first plan on a communicator, kept as an attribute of it, and
-freed with it. Plans are made in the same order on all ranks, so a counter gives each its own tag.
+freed with it. Plans are made in the same order on all ranks, so each gets a tag of its own by
+counting. When the tags are used up, the ranks agree on those whose plans are closed everywhere.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+import threading
+from collections import deque
+from typing import Any, Protocol
 
+import numpy as np
 from mpi4py import MPI
 
 TAGS = 1 << 15
 """How many plans of one communicator can be told apart: the tags that every MPI has."""
 
 
-class _Channel:
+class InFlight(Protocol):
+    """A run that is under way, and needs this rank's help to go on."""
+
+    def progress(self) -> bool:
+        """Go on as far as that is possible without waiting; return whether the run is finished."""
+
+
+class Channel:
+    """The private duplicate of a communicator.
+
+    Attributes:
+        comm: the duplicate.
+        in_flight: the runs under way; they are kept alive, since MPI writes to their memory.
+    """
+
     def __init__(self, comm: MPI.Comm) -> None:
         self.comm = comm
-        self.plans = 0
+        self.in_flight: dict[int, InFlight] = {}
+        self._free = deque(range(TAGS))
+        self._taken = np.zeros(TAGS, np.uint8)
+
+    def take_tag(self) -> int:
+        """Return a tag that no living plan has; collective when all have been given out.
+
+        Raises:
+            RuntimeError: there are as many plans as tags.
+        """
+        if not self._free:
+            taken = self._taken.copy()
+            self.comm.Allreduce(MPI.IN_PLACE, taken, MPI.MAX)
+            self._free.extend(np.flatnonzero(taken == 0).tolist())
+            if not self._free:
+                raise RuntimeError(f"{TAGS} plans on one communicator are open; close some")
+        tag = self._free.popleft()
+        self._taken[tag] = 1
+        return tag
+
+    def give_back(self, tag: int) -> None:
+        """Tell that the plan with this tag is closed."""
+        self._taken[tag] = 0
 
 
 def _free(comm: MPI.Comm, keyval: int, channel: Any) -> None:
@@ -26,10 +65,16 @@ def _free(comm: MPI.Comm, keyval: int, channel: Any) -> None:
         channel.comm.Free()
 
 
-@functools.cache
+_lock = threading.Lock()
+_keyvals: list[int] = []
+
+
 def _keyval() -> int:
-    # None as copy function: a duplicate of the user's communicator gets a channel of its own.
-    return MPI.Comm.Create_keyval(None, _free)
+    with _lock:
+        if not _keyvals:
+            # None as copy function: a duplicate of the user's communicator gets its own channel.
+            _keyvals.append(MPI.Comm.Create_keyval(None, _free))
+        return _keyvals[0]
 
 
 def check_comm(comm: Any) -> None:
@@ -45,8 +90,8 @@ def check_comm(comm: Any) -> None:
         raise ValueError("comm: needs an intracommunicator that this rank belongs to")
 
 
-def open_channel(comm: MPI.Comm) -> tuple[MPI.Comm, int]:
-    """Return the private duplicate of ``comm`` and a tag for one plan. Collective at first use.
+def open_channel(comm: MPI.Comm) -> Channel:
+    """Return the channel of a communicator. Collective at first use, which duplicates it.
 
     Raises:
         TypeError: ``comm`` is not a communicator.
@@ -55,8 +100,7 @@ def open_channel(comm: MPI.Comm) -> tuple[MPI.Comm, int]:
     check_comm(comm)
     channel: Any = comm.Get_attr(_keyval())
     if channel is None:
-        channel = _Channel(comm.Dup())
+        channel = Channel(comm.Dup())
         comm.Set_attr(_keyval(), channel)
-    tag = channel.plans % TAGS
-    channel.plans += 1
-    return channel.comm, tag
+    assert isinstance(channel, Channel)
+    return channel

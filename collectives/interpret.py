@@ -42,7 +42,8 @@ def apply_round(steps: Sequence[Round], state: npt.NDArray[Any], op: Op = SUM) -
                 state[rank, s.block : s.block + s.count] = wire[int(s.peer), rank].popleft()
             elif isinstance(s, Reduce):
                 arrived = wire[int(s.peer), rank].popleft()
-                op(np, state[rank, s.block : s.block + s.count], arrived)
+                held = state[rank, s.block : s.block + s.count]
+                op(np, *((arrived, held) if s.peer < rank else (held, arrived)), held)
 
 
 def interpret(

@@ -25,6 +25,13 @@ def namespace(array: Any) -> Any:
     raise TypeError(f"array: {type(array).__name__} is neither a numpy nor a cupy array")
 
 
+def flat(array: Any) -> Any:
+    """Return a 1-D view of a C-contiguous array; a subclass of ndarray becomes a plain one."""
+    if isinstance(array, np.ndarray):
+        array = array.view(np.ndarray)
+    return array.reshape(-1)
+
+
 def on_device(array: Any) -> bool:
     """Return whether the array lies in a device's memory."""
     return not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__")

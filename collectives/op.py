@@ -13,25 +13,26 @@ class Op:
 
     Attributes:
         name: how it is called, as in MPI without the prefix.
-        function: ``function(xp, accumulator, incoming)`` updates ``accumulator`` in place;
-            ``xp`` is the namespace of both arrays (numpy or cupy).
+        function: ``function(xp, first, second, out)`` stores the reduction of two arrays in
+            ``out``, which is one of them; ``xp`` is their namespace (numpy or cupy). ``first``
+            comes from the lower ranks where the two are exchanged between a pair of ranks.
     """
 
     name: str
-    function: Callable[[Any, Any, Any], Any]
+    function: Callable[[Any, Any, Any, Any], Any]
 
-    def __call__(self, xp: Any, accumulator: Any, incoming: Any) -> None:
-        """Reduce ``incoming`` into ``accumulator``, in place."""
-        self.function(xp, accumulator, incoming)
+    def __call__(self, xp: Any, first: Any, second: Any, out: Any) -> None:
+        """Reduce two arrays into ``out``."""
+        self.function(xp, first, second, out)
 
     def __repr__(self) -> str:
         return self.name
 
 
-SUM = Op("SUM", lambda xp, a, b: xp.add(a, b, out=a))
-PROD = Op("PROD", lambda xp, a, b: xp.multiply(a, b, out=a))
-MIN = Op("MIN", lambda xp, a, b: xp.minimum(a, b, out=a))
-MAX = Op("MAX", lambda xp, a, b: xp.maximum(a, b, out=a))
+SUM = Op("SUM", lambda xp, a, b, out: xp.add(a, b, out=out))
+PROD = Op("PROD", lambda xp, a, b, out: xp.multiply(a, b, out=out))
+MIN = Op("MIN", lambda xp, a, b, out: xp.minimum(a, b, out=out))
+MAX = Op("MAX", lambda xp, a, b, out: xp.maximum(a, b, out=out))
 
 OPS = {op.name: op for op in (SUM, PROD, MIN, MAX)}
 """The operations that ship, by name."""

@@ -38,8 +38,9 @@ MESSAGE_BYTES = 1 << 30
 class Plan(Closing):
     """A schedule bound to memory and to a communicator.
 
-    Making one is collective over ``comm`` (at the first plan on a communicator) and must happen
-    in the same order on all ranks. `start` and `wait` run it; `test` makes progress in between.
+    Making one is collective over ``comm``, and must happen in the same order on all ranks; plans
+    may be started, tested and waited for in any order. The first plan on a communicator duplicates
+    it. `start` and `wait` run it; `test` makes progress in between.
     Use it as a context manager, or call `close`.
 
     Args:
@@ -72,20 +73,24 @@ class Plan(Closing):
         self._next = -1  # the round in flight; -1: not started
         self._traffic = traffic
         self._seconds = 0.0
-        self._closed = False
+        self._closed = True  # until it is whole
         check_comm(comm)
+        if message_bytes < 1:
+            raise ValueError(f"message_bytes={message_bytes}: needs at least 1")
         own = comm.Get_rank()
         moves = [_moves(steps, blocks, own) for steps in compact(rounds)]
-        channel, tag = open_channel(comm)
+        self._channel = open_channel(comm)
+        self._tag = self._channel.take_tag()
         scratch = _Scratch(moves)
         self.scratch_bytes = scratch.nbytes
         for mine in moves:
             scratch.rewind()
-            made = _Round(mine, op, own, channel, tag, scratch, message_bytes)
+            made = _Round(mine, op, own, self._channel.comm, self._tag, scratch, message_bytes)
             self.messages += made.messages
             self.bytes_sent += made.bytes_sent
             if not made.idle:
                 self._rounds.append(made)
+        self._closed = False
 
     def start(self) -> None:
         """Begin a run: post the messages of the first round. Does not block.
@@ -99,6 +104,7 @@ class Plan(Closing):
             raise RuntimeError("start: this plan runs already; wait for it first")
         begin = time.perf_counter()
         self._next = 0
+        self._channel.in_flight[self._tag] = self
         if self._rounds:
             self._rounds[0].start()
         self._seconds = time.perf_counter() - begin
@@ -106,33 +112,52 @@ class Plan(Closing):
     def test(self) -> bool:
         """Make progress without blocking; return whether the run is finished.
 
+        All runs in flight on the communicator go on, so that plans may be tested and waited for in
+        another order on each rank.
+
         Raises:
             RuntimeError: the plan was not started.
         """
         self._check_started("test")
         begin = time.perf_counter()
-        while self._next < len(self._rounds):
-            current = self._rounds[self._next]
-            if not MPI.Request.Testall(current.requests):
-                self._seconds += time.perf_counter() - begin
-                return False
-            self._advance(current)
-        self._finish(begin)
-        return True
+        for other in list(self._channel.in_flight.values()):
+            if other is not self:
+                other.progress()
+        done = self.progress()
+        self._seconds += time.perf_counter() - begin
+        if done:
+            self._finish()
+        return done
 
     def wait(self) -> None:
-        """Block until the run is finished.
+        """Block until the run is finished; all runs in flight on the communicator go on.
 
         Raises:
             RuntimeError: the plan was not started.
         """
         self._check_started("wait")
         begin = time.perf_counter()
+        while self._next < len(self._rounds) and len(self._channel.in_flight) > 1:
+            for other in list(self._channel.in_flight.values()):
+                other.progress()
+            time.sleep(0)  # where ranks share a core, a peer may need it
         while self._next < len(self._rounds):
             current = self._rounds[self._next]
             MPI.Request.Waitall(current.requests)
             self._advance(current)
-        self._finish(begin)
+        self._seconds += time.perf_counter() - begin
+        self._finish()
+
+    def progress(self) -> bool:
+        """Go on as far as that is possible without waiting; return whether all rounds are done."""
+        while self._next < len(self._rounds):
+            current = self._rounds[self._next]
+            if not MPI.Request.Testall(current.requests):
+                return False
+            self._advance(current)
+        # It needs no help any more; the caller still waits for it, but others need not.
+        self._channel.in_flight.pop(self._tag, None)
+        return True
 
     def run(self) -> None:
         """Start and wait."""
@@ -147,11 +172,12 @@ class Plan(Closing):
             self.wait()
         for r in self._rounds:
             r.free()
+        self._channel.give_back(self._tag)
         self._closed = True
 
     def __del__(self) -> None:
-        idle = not getattr(self, "_closed", True) and self._next < 0
-        if idle and MPI is not None and not MPI.Is_finalized():
+        # A run in flight is kept alive by the channel, so what comes here has none.
+        if not getattr(self, "_closed", True) and MPI is not None and not MPI.Is_finalized():
             self.close()
 
     def _check_started(self, what: str) -> None:
@@ -164,9 +190,9 @@ class Plan(Closing):
         if self._next < len(self._rounds):
             self._rounds[self._next].start()
 
-    def _finish(self, begin: float) -> None:
+    def _finish(self) -> None:
         self._next = -1
-        self._seconds += time.perf_counter() - begin
+        self._channel.in_flight.pop(self._tag, None)
         if self._traffic is not None:
             self._traffic.add(self.messages, self.bytes_sent, self._seconds)
 
@@ -268,7 +294,8 @@ class _Round:
         self._op = op
         self._pack: list[tuple[Any, Any]] = []  # (blocks, copy of them) before the messages go
         self._zero: list[Any] = []
-        self._into: list[tuple[Any, Any, bool]] = []  # (blocks, what arrived, accumulate it?)
+        # (blocks, what arrived, accumulate it?, is its sender the lower rank?)
+        self._into: list[tuple[Any, Any, bool, bool]] = []
         self._sync: Any = None  # an array whose device MPI reads by itself
         to_self = deque(m.view for m in moves if isinstance(m.step, Send) and m.step.peer == own)
         for move in moves:
@@ -278,7 +305,7 @@ class _Round:
                 continue
             buffer = scratch.take(move) if move.scratch else view
             if not isinstance(step, Send) and buffer is not view:
-                self._into.append((view, buffer, isinstance(step, Reduce)))
+                self._into.append((view, buffer, isinstance(step, Reduce), bool(step.peer < own)))
             if step.peer == own:
                 if not isinstance(step, Send):
                     self._pack.append((to_self.popleft(), buffer))
@@ -311,12 +338,16 @@ class _Round:
     def finish(self) -> None:
         for view in self._zero:
             view[...] = 0
-        for view, buffer, accumulate in self._into:
-            if accumulate:
-                xp = namespace(view)
-                self._op(xp, view, buffer if type(buffer) is type(view) else xp.asarray(buffer))
-            else:
+        for view, buffer, accumulate, lower in self._into:
+            if not accumulate:
                 _copy(buffer, view)
+                continue
+            xp = namespace(view)
+            arrived = buffer if on_device(buffer) == on_device(view) else xp.asarray(buffer)
+            # By rank, not by who holds what: so both sides of an exchange get the same bits, also
+            # where an operation tells its operands apart (the sign of a zero, the bits of a NaN).
+            first, second = (arrived, view) if lower else (view, arrived)
+            self._op(xp, first, second, view)
 
     def free(self) -> None:
         for request in self.requests:

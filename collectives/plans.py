@@ -181,6 +181,8 @@ def check_buffer(
         raise TypeError(
             f"{name}: is a {type(array).__name__}; needs a numpy or cupy array{at(comm)}"
         )
+    if isinstance(array, np.ndarray) and hasattr(array, "mask"):
+        raise TypeError(f"{name}: is a masked array; fill it and pass the plain one{at(comm)}")
     dtype = np.dtype(array.dtype)
     if reduce and (dtype.name not in REDUCIBLE or not dtype.isnative):
         raise TypeError(

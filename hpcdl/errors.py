@@ -11,3 +11,7 @@ class UserError(RuntimeError):
 
 class DivergedError(UserError):
     """The loss or the weights are no longer finite numbers."""
+
+
+class StoppedError(UserError):
+    """The run was asked to stop, and did so in good order; ``--resume`` goes on."""

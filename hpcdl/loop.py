@@ -14,7 +14,7 @@ from mpi4py import MPI
 from collectives import Traffic, bcast
 from hpcdl.batches import Batches
 from hpcdl.consistency import Consistency
-from hpcdl.errors import DivergedError
+from hpcdl.errors import DivergedError, StoppedError
 from hpcdl.model import Model
 from hpcdl.nn import softmax_cross_entropy
 from hpcdl.optim import Optimizer
@@ -33,6 +33,8 @@ class Run:
         steps: how many steps there are in all.
         seed: of everything random.
         step: steps done.
+        stop: why to stop after this step, for a hook to set, on all ranks at the same step; or
+            empty.
         optimizer_state: flat vectors, such as the momentum.
         consistency_state: plans and residuals.
         tally: this rank's shares of the epoch so far: loss sum, right answers, samples.
@@ -49,6 +51,7 @@ class Run:
     steps: int
     seed: int = 0
     step: int = 0
+    stop: str = ""
     optimizer_state: dict[str, Any] = field(default_factory=dict)
     consistency_state: Any = None
     tally: Any = field(default_factory=lambda: np.zeros(3))
@@ -83,6 +86,9 @@ class Hook(Protocol):
 
     def after_epoch(self, run: Run) -> None:
         """Do something after each epoch; weights and state are the same on all ranks."""
+
+    def stopped(self, run: Run) -> None:
+        """Do something where ``run.stop`` ends the run early, after the step and its epoch."""
 
     def end(self, run: Run) -> None:
         """Do something after the last step."""
@@ -152,6 +158,7 @@ def advance(run: Run, hooks: Sequence[Hook] = ()) -> None:
 
     Raises:
         DivergedError: the loss is no longer finite.
+        StoppedError: a hook asked to stop.
     """
     model, grads = run.model, run.model.grads
     for hook in hooks:
@@ -183,6 +190,10 @@ def advance(run: Run, hooks: Sequence[Hook] = ()) -> None:
             for hook in hooks:
                 hook.after_epoch(run)
             run.tally[:] = 0
+        if run.stop:
+            for hook in hooks:
+                hook.stopped(run)
+            raise StoppedError(run.stop)
     for hook in hooks:
         hook.end(run)
     run.consistency.close(run.consistency_state)

@@ -2,7 +2,7 @@
 
 from hpcdl.hooks.checkpoints import Checkpoints
 from hpcdl.hooks.metrics import Metrics
-from hpcdl.hooks.preemption import Preempted, Preemption
+from hpcdl.hooks.preemption import Preemption
 from hpcdl.hooks.progress import Progress
 
-__all__ = ["Checkpoints", "Metrics", "Preempted", "Preemption", "Progress"]
+__all__ = ["Checkpoints", "Metrics", "Preemption", "Progress"]

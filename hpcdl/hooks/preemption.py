@@ -8,28 +8,21 @@ from types import FrameType
 import numpy as np
 
 from collectives import MAX, allreduce
-from hpcdl.errors import UserError
-from hpcdl.hooks.checkpoints import Checkpoints
 from hpcdl.loop import Run
 
 
-class Preempted(UserError):
-    """The run was asked to stop. A checkpoint was written; it goes on with ``--resume``."""
-
-
 class Preemption:
-    """On SIGUSR1, at any rank, write a checkpoint and end with `Preempted`.
+    """On SIGUSR1, at any rank, end the run after the step; `Checkpoints` then saves it.
 
     The signal may reach ranks at different steps, or only some of them; every few steps they agree.
     Slurm sends it a while before the time limit (``--signal``); the scripts of `jobs` pass it on.
 
     Args:
-        checkpoints: what writes the checkpoint.
         every: steps between two agreements, each an allreduce of one number.
     """
 
-    def __init__(self, checkpoints: Checkpoints, every: int) -> None:
-        self._checkpoints, self._every = checkpoints, every
+    def __init__(self, every: int) -> None:
+        self._every = every
         self._asked = False
 
     def start(self, run: Run) -> None:
@@ -37,22 +30,20 @@ class Preemption:
         signal.signal(signal.SIGUSR1, self._ask)
 
     def after_step(self, run: Run) -> None:
-        """Agree, and stop if any rank was asked to.
-
-        Raises:
-            Preempted: one was.
-        """
+        """Agree, and ask to stop if any rank was asked to."""
         if run.step % self._every or run.step == run.steps:
             return
         asked = allreduce(np.array([self._asked], np.int32), op=MAX, comm=run.comm)
         if asked[0]:
-            self._checkpoints.save(run)
-            raise Preempted(
+            run.stop = (
                 f"stopped by SIGUSR1 after step {run.step} of {run.steps}; a checkpoint was "
                 "written, and --resume goes on from it"
             )
 
     def after_epoch(self, run: Run) -> None:
+        """Nothing to do."""
+
+    def stopped(self, run: Run) -> None:
         """Nothing to do."""
 
     def end(self, run: Run) -> None:

@@ -201,6 +201,63 @@ def test_a_non_zero_exit_of_one_rank_ends_the_job(tmp_path):
     assert seconds < 10
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sys.stdout.close(); raise ValueError('x')",
+        "sys.stdout = None; raise ValueError('x')",
+        "sys.stderr.close(); raise ValueError('x')",
+        "own.Free(); raise ValueError('x')",
+        "raise Unprintable",
+        "sys.exit(256)",
+        "sys.exit(1 << 40)",
+        "sys.exit('a text')",
+        "abort_on_exception(comm); raise ValueError('x')",
+    ],
+)
+def test_the_job_ends_in_whatever_state_the_rank_is(tmp_path, body):
+    done, seconds = run_script(
+        tmp_path,
+        2,
+        f"""
+        import sys
+        from mpi4py import MPI
+        from collectives import abort_on_exception
+        comm = MPI.COMM_WORLD
+        own = comm.Dup()
+        class Unprintable(Exception):
+            plain = True
+            def __str__(self):
+                raise RuntimeError
+        with abort_on_exception(own):
+            if comm.rank == 1:
+                {body}
+            comm.Barrier()
+        """,
+    )
+    assert done.returncode != 0
+    assert seconds < 10
+
+
+def test_a_statement_inside_a_block_holds_after_it(tmp_path):
+    done, _ = run_script(
+        tmp_path,
+        2,
+        """
+        from mpi4py import MPI
+        from collectives import abort_on_exception
+        comm = MPI.COMM_WORLD
+        with abort_on_exception(comm):
+            abort_on_exception(comm)
+        if comm.rank == 1:
+            raise ValueError("after the block")
+        comm.Barrier()
+        """,
+    )
+    assert done.returncode != 0
+    assert "[rank 1 of 2] ValueError: after the block" in done.stderr
+
+
 def test_hooks_are_put_back_after_the_block(tmp_path):
     done, _ = run_script(
         tmp_path,

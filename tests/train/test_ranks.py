@@ -80,7 +80,7 @@ def test_weights_are_bitwise_equal_on_all_ranks_after_every_step(comm, shared_tm
         def start(self, run):
             pass
 
-        after_epoch = end = start
+        after_epoch = stopped = end = start
 
     watch = Watch()
     config = write_config(shared_tmp_path, shared_tmp_path) if comm.rank == 0 else None

@@ -98,9 +98,16 @@ def test_kill_one_rank_then_resume(tmp_path):
     same(final(killed), final(whole))
 
 
-def test_a_signal_stops_the_run_in_good_order(tmp_path):
+@pytest.mark.parametrize(("kind", "every"), [("synchronous", 10), ("local_sgd", 23)])
+def test_a_signal_stops_the_run_in_good_order(tmp_path, kind, every):
+    """Also at the last step of an epoch, whose metrics are then there."""
     config = write_config(tmp_path, tmp_path)
-    sets = ["train.epochs=12", "checkpoint.every_steps=1000"]
+    sets = [
+        "train.epochs=12",
+        "checkpoint.every_steps=1000",
+        f"run.log_every={every}",
+        *KINDS[kind],
+    ]
     train(config, *sets, ranks=3)
     whole, stopped = tmp_path / "run", tmp_path / "stopped"
     sets.append(f"run.dir='{stopped}'")
@@ -116,7 +123,7 @@ def test_a_signal_stops_the_run_in_good_order(tmp_path):
     assert job.returncode != 0
     assert "stopped by SIGUSR1" in said
     assert "Traceback" not in said
-    assert int(checkpoints(stopped)[-1].stem.split("-")[-1]) % 10 == 0
+    assert int(checkpoints(stopped)[-1].stem.split("-")[-1]) % every == 0
     train(config, *sets, ranks=3, options=["--resume"])
     assert losses(stopped) == losses(whole)
     same(final(stopped), final(whole))
