@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcdl.config.option import NOT_EMPTY, above, at_least, between, option, required
+from hpcdl.config.option import NOT_EMPTY, above, between, count, option, required
 
 __all__ = [
     "LAYERS",
@@ -33,11 +33,11 @@ class Layer:
 class Conv(Layer):
     """``type = "conv"``: a square 2-D convolution."""
 
-    channels: int = required("number of output channels", at_least(1))
-    kernel: int = option(3, "height and width of the kernel", at_least(1))
-    stride: int = option(1, "step between outputs", at_least(1))
+    channels: int = required("number of output channels", count(1))
+    kernel: int = option(3, "height and width of the kernel", count(1))
+    stride: int = option(1, "step between outputs", count(1))
     padding: int | None = option(
-        None, "zeros added on each side; not given: (kernel - 1) / 2", at_least(0)
+        None, "zeros added on each side; not given: (kernel - 1) / 2", count(0)
     )
     bias: bool = option(True, "add a trained constant to each channel")
 
@@ -46,7 +46,7 @@ class Conv(Layer):
 class Dense(Layer):
     """``type = "dense"``: a matrix product with trained weights."""
 
-    units: int = required("number of outputs", at_least(1))
+    units: int = required("number of outputs", count(1))
     bias: bool = option(True, "add a trained constant to each output")
 
 
@@ -72,11 +72,11 @@ class ReLU(Layer):
 class MaxPool(Layer):
     """``type = "maxpool"``: the largest value of each window."""
 
-    size: int = option(2, "height and width of the window", at_least(1))
+    size: int = option(2, "height and width of the window", count(1))
     stride: int | None = option(
-        None, "step between windows; not given: size, so that windows touch", at_least(1)
+        None, "step between windows; not given: size, so that windows touch", count(1)
     )
-    padding: int = option(0, "rows and columns added on each side", at_least(0))
+    padding: int = option(0, "rows and columns added on each side", count(0))
 
 
 @dataclass(frozen=True)

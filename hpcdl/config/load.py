@@ -52,8 +52,10 @@ def load(path_or_name: str | FilePath, overrides: Iterable[str] = ()) -> Config:
         known = ", ".join(names())
         problem = f"no such configuration{suggestion(name, names())}; shipped are: {known}"
         raise ConfigError(name, "", f"{problem}; the path of a file ends with .toml or has a slash")
+    if isinstance(source, FilePath) and (source.is_fifo() or source.is_char_device()):
+        raise ConfigError(name, "", "cannot be read: not a regular file")
     try:
-        text = source.read_text(encoding="utf-8")
+        text = source.read_text(encoding="utf-8-sig")  # editors of some systems write a mark first
     except UnicodeDecodeError as error:
         raise ConfigError(str(source), "", f"not UTF-8 text: {error.reason}") from error
     except OSError as error:
@@ -70,6 +72,17 @@ def parse(text: str, origin: str = "<text>", overrides: Iterable[str] = ()) -> C
         overrides: see ``load``.
     """
     try:
+        return _parse(text, origin, overrides)
+    except ConfigError:
+        raise
+    except RecursionError as error:
+        raise ConfigError(origin, "", "lists or tables are nested too deeply") from error
+    except ValueError as error:  # the parser's own, as of an integer of thousands of digits
+        raise ConfigError(origin, "", f"a value cannot be read: {error}") from error
+
+
+def _parse(text: str, origin: str, overrides: Iterable[str]) -> Config:
+    try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
@@ -79,18 +92,23 @@ def parse(text: str, origin: str = "<text>", overrides: Iterable[str] = ()) -> C
     origins.update((path, f"{origin}:{line}") for path, line in key_lines(text).items())
     texts: dict[Path, str] = {}
     for override in overrides:
+        try:
+            override.encode()
+        except UnicodeEncodeError as error:
+            problem = f"not {error.encoding.upper()} text: {error.reason}"
+            raise ConfigError(f"--set {override!a}", "", problem) from error
         path, value = _apply(override, tables, origins)
         for replaced in [old for old in [*origins, *texts] if old[: len(path)] == path]:
             origins.pop(replaced, None)
             texts.pop(replaced, None)
-        origins[path] = f"--set {override}"
+        origins[path] = _origin(override)
         texts[path] = value
     return Reader(origins, texts).config(tables)
 
 
 def _apply(override: str, tables: dict[str, Any], origins: dict[Path, str]) -> tuple[Path, str]:
     """Put one ``section.key=value`` into the tables; return its path and the value's text."""
-    origin = f"--set {override}"
+    origin = _origin(override)
     dotted, equals, text = override.partition("=")
     keys = dotted.strip().split(".")
     if not equals or not all(keys):
@@ -99,7 +117,7 @@ def _apply(override: str, tables: dict[str, Any], origins: dict[Path, str]) -> t
     target: Any = tables
     for depth, key in enumerate(keys):
         if isinstance(target, list):
-            if not key.isdecimal() or int(key) >= len(target):
+            if not key.isdecimal() or len(key) > 9 or int(key) >= len(target):
                 allowed = f"it must be an index from 0 to {len(target) - 1}"
                 raise ConfigError(origin, dotted, f"{key_name(path)} has no {key!r}; {allowed}")
             part: str | int = int(key)
@@ -109,7 +127,7 @@ def _apply(override: str, tables: dict[str, Any], origins: dict[Path, str]) -> t
             raise ConfigError(origin, dotted, f"{key_name(path)} is a value; it has no key {key!r}")
         path += (part,)
         if depth == len(keys) - 1:
-            target[part] = _value(text)
+            target[part] = _value(text, origin)
         elif isinstance(target, dict) and part not in target:
             target[part] = {}
             origins[path] = origin
@@ -117,10 +135,19 @@ def _apply(override: str, tables: dict[str, Any], origins: dict[Path, str]) -> t
     return path, text
 
 
-def _value(text: str) -> Any:
+def _origin(override: str) -> str:
+    longest = 500
+    return f"--set {override if len(override) <= longest else override[:longest] + '...'}"
+
+
+def _value(text: str, origin: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError as error:
+        raise ConfigError(origin, "", "lists or tables are nested too deeply") from error
+    except ValueError as error:
+        raise ConfigError(origin, "", f"the value cannot be read: {error}") from error
     # A text with a line break could bring a second key with it.
     return parsed["value"] if list(parsed) == ["value"] else text

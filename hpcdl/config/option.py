@@ -8,11 +8,13 @@ from typing import Any, TypeVar, cast
 
 __all__ = [
     "INCREASING",
+    "LARGEST",
     "NOT_EMPTY",
     "Rule",
     "above",
     "at_least",
     "between",
+    "count",
     "help_of",
     "option",
     "required",
@@ -20,6 +22,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+LARGEST = 2**31 - 1
+"""Of all counts: more than any run needs, and within the integers of every library."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +45,11 @@ def at_least(low: float) -> Rule:
     return Rule(lambda v: bool(v >= low), f">= {low}")
 
 
+def count(low: int, high: int = LARGEST) -> Rule:
+    """Allow the integers from ``low`` to ``high``."""
+    return Rule(lambda v: bool(low <= v <= high), f"from {low} to {high}")
+
+
 def above(low: float) -> Rule:
     """Allow values > ``low``."""
     return Rule(lambda v: bool(v > low), f"> {low}")
@@ -55,7 +65,8 @@ def between(low: float, high: float, *, open_low: bool = False, open_high: bool 
 
 
 INCREASING = Rule(
-    lambda v: all(a < b for a, b in zip((0, *v), v, strict=False)), ">= 1, each above the last"
+    lambda v: all(a < b <= LARGEST for a, b in zip((0, *v), v, strict=False)),
+    f"from 1 to {LARGEST}, each above the last",
 )
 NOT_EMPTY = Rule(lambda v: len(v) > 0, "that is not empty")
 

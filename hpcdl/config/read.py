@@ -16,6 +16,8 @@ from hpcdl.config.schema import Config
 
 __all__ = ["Reader"]
 
+_DEEPEST = 32  # layers within layers: each is a call within a call in training
+
 
 class Reader:
     """Builds the typed configuration out of the tables that a TOML parser returns.
@@ -102,6 +104,8 @@ class Reader:
         return value
 
     def _layer(self, raw: Any, path: Path) -> Any:
+        if (len(path) - len(("model", "layers", 0))) // 2 > _DEEPEST:
+            raise self.error(path[:3], f"{key_name(path[:3])} nests more than {_DEEPEST} layers")
         names = ", ".join(f'"{name}"' for name in LAYERS)
         if not isinstance(raw, Mapping):
             raise self._refuse(path, raw, 'a table with a type, as { type = "relu" }')

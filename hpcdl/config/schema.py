@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpcdl.config.layers import Layer
-from hpcdl.config.option import INCREASING, NOT_EMPTY, above, at_least, between, option
+from hpcdl.config.option import INCREASING, NOT_EMPTY, above, at_least, between, count, option
 
 __all__ = [
     "Checkpoint",
@@ -29,13 +29,15 @@ class Run:
 
     dir: str = option("runs/run", "folder for metrics, checkpoints and the report", NOT_EMPTY)
     data_dir: str = option("", 'folder for built-in data, made on first use; "": run.dir')
-    seed: int = option(0, "random seed of the initial weights and the shuffling", at_least(0))
+    seed: int = option(
+        0, "random seed of the initial weights and the shuffling", count(0, 2**63 - 1)
+    )
     dtype: Literal["float32", "float64"] = option("float32", "precision of weights and activations")
     device: Literal["cpu", "cuda"] = option("cpu", "where the arrays live")
     progress: Literal["auto", "live", "plain", "none"] = option(
         "auto", "auto: one live line on a terminal, plain lines elsewhere"
     )
-    log_every: int = option(10, "steps between two progress lines", at_least(1))
+    log_every: int = option(10, "steps between two progress lines", count(1))
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ class Model:
 class Train:
     """How long to train, and on how many samples a step."""
 
-    epochs: int = option(10, "passes over the training data", at_least(1))
-    batch: int = option(64, "samples a step, of all ranks together", at_least(1))
+    epochs: int = option(10, "passes over the training data", count(1))
+    batch: int = option(64, "samples a step, of all ranks together", count(1))
     drop_last: bool = option(False, "leave out the last batch of an epoch if it is short")
 
 
@@ -101,7 +103,7 @@ class Consistency:
     name: Literal["synchronous", "local_sgd"] = option(
         "synchronous", "synchronous: one gradient for all; local_sgd: average the weights"
     )
-    period: int = option(1, "local_sgd: steps between two averages", at_least(1))
+    period: int = option(1, "local_sgd: steps between two averages", count(1))
     algorithm: Literal["auto", "ring", "tree", "recursive_doubling", "rabenseifner"] = option(
         "auto", "allreduce to use"
     )
@@ -114,8 +116,8 @@ class Compression:
     codec: Literal["none", "qsgd", "topk"] = option(
         "none", "qsgd: few bits a value; topk: only the largest values"
     )
-    bits: int = option(4, "qsgd: bits a value", between(2, 8))
-    bucket: int = option(512, "qsgd: values that share one scale", at_least(1))
+    bits: int = option(4, "qsgd: bits a value", count(2, 8))
+    bucket: int = option(512, "qsgd: values that share one scale", count(1))
     density: float = option(0.01, "topk: share of the values sent", between(0, 1, open_low=True))
     error_feedback: bool = option(True, "add what was left out to the next gradient")
 
@@ -124,17 +126,17 @@ class Compression:
 class Grid:
     """The arrangement of the ranks. Their number is data x height."""
 
-    data: int = option(0, "parts of each batch; 0: as many as there are ranks left", at_least(0))
-    height: int = option(1, "parts of each image, along its height", at_least(1))
+    data: int = option(0, "parts of each batch; 0: as many as there are ranks left", count(0))
+    height: int = option(1, "parts of each image, along its height", count(1))
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """When to write checkpoints, and how many to keep."""
 
-    every_epochs: int = option(1, "0: not at the end of epochs", at_least(0))
-    every_steps: int = option(0, "0: not between", at_least(0))
-    keep: int = option(3, "the newest that are kept", at_least(1))
+    every_epochs: int = option(1, "0: not at the end of epochs", count(0))
+    every_steps: int = option(0, "0: not between", count(0))
+    keep: int = option(3, "the newest that are kept", count(1))
 
 
 @dataclass(frozen=True)

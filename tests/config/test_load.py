@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ MESSAGES = [
     (
         SMALL + '\n\n[train]\nbatch = "64"',
         (),
-        'f.toml:6: train.batch = "64" is not allowed; it must be an integer >= 1',
+        'f.toml:6: train.batch = "64" is not allowed; it must be an integer from 1 to 2147483647',
     ),
     (
         SMALL + "train = 3",
@@ -96,7 +97,7 @@ MESSAGES = [
     (
         '[model]\nlayers = [\n  { type = "relu" },\n  { type = "conv", kernel = 3 },\n]',
         (),
-        "f.toml:4: model.layers[1] lacks channels; it must be an integer >= 1",
+        "f.toml:4: model.layers[1] lacks channels; it must be an integer from 1 to 2147483647",
     ),
     (
         '[model]\nlayers = [\n  { type = "residual", body = [\n'
@@ -363,3 +364,55 @@ def test_every_shipped_configuration_loads():
         loaded = config.load(name)
         assert loaded.run.dir == f"runs/{name}"
         assert math.isfinite(loaded.optimizer.lr)
+
+
+DEEP = "[" * 5000 + "]" * 5000
+
+
+def nested(levels):
+    layer = '{ type = "relu" }'
+    for _ in range(levels):
+        layer = f'{{ type = "residual", body = [{layer}] }}'
+    return f"[model]\nlayers = [{layer}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "match"),
+    [
+        (f"a = {DEEP}", (), "nested too deeply"),
+        (SMALL, (f"run.seed={DEEP}",), "nested too deeply"),
+        (nested(300), (), "nest"),
+        (nested(33), (), r"f\.toml:2: model\.layers\[0\] nests more than 32 layers"),
+        (SMALL + "[run]\nseed = " + "9" * 5000, (), "cannot be read"),
+        (SMALL + "[run]\nseed = 0x" + "f" * 5000, (), "cannot be read"),
+        (SMALL, ("run.seed=" + "9" * 5000,), "cannot be read"),
+        (SMALL, ("model.layers." + "9" * 5000 + ".type=relu",), "index from 0 to 0"),
+        (SMALL, ("run.dir=\udcff",), r"--set 'run\.dir=\\udcff': not UTF-8 text"),
+        (SMALL, (f"train.epochs={10**24}",), "from 1 to 2147483647"),
+        (SMALL, (f"run.seed={2**63}",), "from 0 to 9223372036854775807"),
+        (SMALL, (f"compression.bucket={2**31}",), "from 1 to 2147483647"),
+        (SMALL, (f"schedule.milestones=[1, {2**31}]",), "from 1 to 2147483647"),
+    ],
+)
+def test_absurd_values_are_refused_in_one_short_line(text, overrides, match):
+    with pytest.raises(ConfigError, match=match) as caught:
+        config.parse(text, "f.toml", overrides)
+    assert len(str(caught.value)) < 12_000
+    assert "\n" not in str(caught.value)
+
+
+def test_layers_may_be_nested_as_far_as_any_network_needs():
+    loaded = config.parse(nested(32))
+    assert config.parse(config.to_toml(loaded)) == loaded
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + SMALL.encode())
+    assert config.load(path) == config.parse(SMALL)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "c.toml")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        config.load(tmp_path / "c.toml")

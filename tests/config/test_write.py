@@ -37,10 +37,10 @@ def test_defaults_round_trip():
 
 def test_other_values_round_trip():
     original = config.Config(
-        run=config.Run(dir='quo"te\\ \x7f\t\n\u00e9\U0001f600', seed=2**63, dtype="float64"),
+        run=config.Run(dir='quo"te\\ \x7f\t\n\u00e9\U0001f600', seed=2**63 - 1, dtype="float64"),
         data=config.Data(file="x.h5", builtin="", test_input="", test_target=""),
         model=NETWORK,
-        train=config.Train(epochs=1, batch=10**12, drop_last=True),
+        train=config.Train(epochs=1, batch=10**9, drop_last=True),
         optimizer=config.Optimizer(lr=0.1 + 0.2, momentum=0.0, weight_decay=5e-324),
         schedule=config.Schedule("step", warmup_epochs=0.5, milestones=(1, 2, 30), gamma=1 / 3),
         consistency=config.Consistency("local_sgd", period=8, algorithm="tree"),
