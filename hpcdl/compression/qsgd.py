@@ -29,7 +29,7 @@ class QSGD:
 
     Attributes:
         bits: for each value, 2 to 8.
-        bucket: values that share a scale, at least 1.
+        bucket: values that share a scale, at least 1; a shorter vector is one bucket.
         norm: "max": M is the largest magnitude, as in the paper's experiments. "l2": the Euclidean
             norm, as in its theory; the levels are then further apart, and with 4 bits the variance
             of a bucket of 512 normal values is 40 times as large.
@@ -73,11 +73,12 @@ class QSGD:
         check_vector("x", x)
         xp = namespace(x)
         n = int(x.size)
+        width = self._width(n)
         scales = xp.empty(self._buckets(n), x.dtype)
         codes = xp.empty(n, xp.uint8)
-        block = max(1, BLOCK // self.bucket if xp is np else scales.size)  # buckets at a time
+        block = max(1, BLOCK // width if xp is np else scales.size)  # buckets at a time
         for first in range(0, scales.size, block):
-            values = slice(first * self.bucket, (first + block) * self.bucket)
+            values = slice(first * width, (first + block) * width)
             self._quantise(x[values], rng, scales[first : first + block], codes[values])
         return xp.concatenate((scales.view(xp.uint8), pack(codes, self.bits))), state
 
@@ -91,20 +92,25 @@ class QSGD:
         codes = unpack(payload[split:], n, self.bits)
         table = (xp.arange(1 << self.bits) - self.levels) / self.levels
         values = table.astype(out.dtype)[codes]
-        values *= xp.repeat(scales, self.bucket)[:n]
+        values *= xp.repeat(scales, self._width(n))[:n]
         out += values
 
     def _buckets(self, n: int) -> int:
-        return -(-n // self.bucket)
+        return -(-n // self._width(n))
+
+    def _width(self, n: int) -> int:
+        """Return the values of a bucket of a vector (n,): no more than it has."""
+        return max(1, min(self.bucket, n))
 
     def _quantise(self, x: Array, rng: np.random.Generator, scales: Array, codes: Array) -> None:
         """Set the scales (buckets,) and the codes uint8 (n,), 0 .. 2 s, of some buckets x (n,)."""
         xp = namespace(x)
         n = int(x.size)
-        padded = xp.zeros(scales.size * self.bucket, x.dtype)
+        width = min(self.bucket, n)  # a part of a vector is cut where buckets end
+        padded = xp.zeros(scales.size * width, x.dtype)
         exact = padded[:n]
         xp.abs(x, out=exact)
-        scales[...] = self._scale(padded.reshape(-1, self.bucket))
+        scales[...] = self._scale(padded.reshape(-1, width))
         level = xp.floor(exact)
         exact -= level
         # Compared, not added and rounded: so a zero stays zero and a whole level what it is.

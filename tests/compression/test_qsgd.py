@@ -1,5 +1,7 @@
 """QSGD: bias, variance, the values it can take."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,18 @@ def test_a_norm_that_overflows_is_not_finite():
 def test_settings_are_checked(options, match):
     with pytest.raises(ValueError, match=match):
         QSGD(**options)
+
+
+@pytest.mark.parametrize("norm", ["max", "l2"])
+def test_a_bucket_beyond_the_vector_costs_no_memory(norm):
+    """A bucket as long as the vector and the longest one that is allowed are the same."""
+    x = np.random.default_rng(0).standard_normal(698)
+    exact, wide = (QSGD(4, bucket=b, norm=norm) for b in (698, 2**31 - 1))
+    assert wide.payload_bytes(698, np.float64) == 8 + 349
+    tracemalloc.start()
+    result = coded(wide, x, np.random.default_rng(1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200_000
+    assert np.array_equal(result, coded(exact, x, np.random.default_rng(1)))
+    assert coded(wide, x[:0], np.random.default_rng(1)).size == 0
