@@ -21,6 +21,7 @@ A schedule says who and when. `collectives.blocks` says where: it maps block num
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -80,15 +81,16 @@ def scalar(step: Step) -> Step | None:
     """Return the step with plain ints, or None where its peer is `NULL` or it moves no block.
 
     Raises:
-        TypeError: the step holds an array with more than one entry.
+        TypeError: the step holds what is not a whole number, or an array of more than one rank.
     """
-    count = int(step.count)
+    count = operator.index(step.count)  # takes arrays without a dimension
     if count == 0:
         return None
+    block = operator.index(step.block)
     if isinstance(step, Zero):
-        return Zero(int(step.block), count)
-    peer = int(step.peer)
-    return None if peer == NULL else type(step)(peer, int(step.block), count)
+        return Zero(block, count)
+    peer = operator.index(step.peer)
+    return None if peer == NULL else type(step)(peer, block, count)
 
 
 def rounds_of(generate: Generator, rank: int, size: int) -> list[Round]:

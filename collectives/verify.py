@@ -10,16 +10,27 @@ What is proved holds for any data, any length and any commutative and associativ
 
 from __future__ import annotations
 
-from collections import defaultdict
+import operator
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from collectives.collective import Collective, Mask, Tokens
 from collectives.interpret import apply_round
 from collectives.registry import Algorithm
-from collectives.step import Recv, Reduce, Round, Send, Step, Zero, rounds_of
+from collectives.step import Recv, Reduce, Round, Send, Step, Zero, scalar
+
+MAX_COUNTS = 1 << 31
+"""A proof keeps ``(size * blocks) ** 2`` counts of 2 bytes; with more than this it is refused."""
+
+_MANY = 3
+"""A count that stands for itself and all above it, so that no count can wrap around to 1."""
+
+_MAX_REDUCTIONS = 8192
+"""Into one block in one round: so many times ``_MANY`` still fits into a count."""
 
 
 class ScheduleError(ValueError):
@@ -37,19 +48,28 @@ class Proof:
     messages: int
 
 
+def max_rounds(size: int) -> int:
+    """Return the number of rounds above which a generator counts as endless."""
+    return 64 * size + 4096
+
+
 def verify(algorithm: Algorithm, size: int) -> Proof:
     """Prove an algorithm for ``size`` ranks.
 
     Raises:
-        ScheduleError: it is wrong; the message names the rank, the round and the block.
+        TypeError: ``size`` is no int.
+        ValueError: ``size`` is below 1, or the proof needs more than `MAX_COUNTS` counts.
+        ScheduleError: the algorithm is wrong; the message names the rank, the round and the block.
     """
-    blocks = algorithm.blocks(size)
-    schedule = [rounds_of(algorithm.generate, rank, size) for rank in range(size)]
+    size = _whole("size", size)
     label = f"{algorithm.collective.name} {algorithm.name}, {size} ranks"
     try:
-        verify_schedule(algorithm.collective, schedule, blocks)
+        blocks = _blocks_of(algorithm, size)
+        _check_blocks(algorithm.collective, size, blocks)
+        schedule = [_generated(algorithm, rank, size) for rank in range(size)]
+        _prove(algorithm.collective, schedule, blocks)
     except ScheduleError as error:
-        raise ScheduleError(f"{label}: {error}") from None
+        raise ScheduleError(f"{label}: {error}") from error.__cause__
     sends = sum(
         isinstance(s, Send) and s.peer != rank
         for rank, rounds in enumerate(schedule)
@@ -65,8 +85,23 @@ def verify_schedule(
     """Prove a schedule, given as a list of rounds for each rank.
 
     Raises:
+        TypeError: ``blocks`` is no int.
+        ValueError: there is no rank or no block, or the proof needs more than `MAX_COUNTS` counts.
         ScheduleError: it is wrong; the message names the rank, the round and the block.
     """
+    size = len(schedule)
+    if size < 1:
+        raise ValueError("schedule: is empty; needs the rounds of at least 1 rank")
+    blocks = _whole("blocks", blocks)
+    _check_blocks(collective, size, blocks)
+    checked = [
+        [_checked(rank, k, steps) for k, steps in enumerate(rounds)]
+        for rank, rounds in enumerate(schedule)
+    ]
+    _prove(collective, checked, blocks)
+
+
+def _prove(collective: Collective, schedule: Sequence[Sequence[Round]], blocks: int) -> None:
     size = len(schedule)
     state = collective.start(size, blocks)
     defined = collective.given(size, blocks).copy()
@@ -83,6 +118,9 @@ def verify_schedule(
                 if not isinstance(s, Send):
                     defined[rank, s.block : s.block + s.count] = True
                     written[rank, s.block : s.block + s.count] = k
+                if isinstance(s, Reduce):
+                    counts = state[rank, s.block : s.block + s.count]
+                    np.minimum(counts, _MANY, out=counts)
     _check_goal(collective, state, defined, written)
     lengths = [len(rounds) for rounds in schedule]
     if min(lengths) != max(lengths):
@@ -91,6 +129,91 @@ def verify_schedule(
             f"rank {rank}: has {lengths[rank]} rounds where rank "
             f"{lengths.index(max(lengths))} has {max(lengths)}"
         )
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r}: needs an int") from None
+    if number < 1:
+        raise ValueError(f"{name}={number}: needs at least 1")
+    return number
+
+
+def _blocks_of(algorithm: Algorithm, size: int) -> int:
+    try:
+        return _whole(f"blocks({size})", algorithm.blocks(size))
+    except Exception as error:
+        text = str(error) if isinstance(error, TypeError | ValueError) else repr(error)
+        raise ScheduleError(text) from error
+
+
+def _check_blocks(collective: Collective, size: int, blocks: int) -> None:
+    needed = (size * blocks) ** 2
+    if needed > MAX_COUNTS:
+        raise ValueError(
+            f"{size} ranks with {blocks} blocks: a proof needs {needed} counts; "
+            f"{MAX_COUNTS} are the most that are kept in memory"
+        )
+    shape = size, blocks
+    fits = all(mask(*shape).shape == shape for mask in (collective.given, collective.required))
+    for rank, block in np.argwhere(collective.required(*shape)).tolist() if fits else ():
+        sources = collective.sources(rank, block, *shape)
+        fits = fits and all(0 <= origin < size and 0 <= b < blocks for origin, b in sources)
+    if not fits:
+        raise ScheduleError(f"{collective.name} cannot be done with {blocks} blocks")
+
+
+def _generated(algorithm: Algorithm, rank: int, size: int) -> list[Round]:
+    """Return the rounds of one rank, checked to be rounds, with plain ints."""
+    found: list[Round] = []
+    try:
+        rounds = iter(algorithm.generate(rank, size))
+    except Exception as error:
+        raise ScheduleError(f"rank {rank}, round 0: the generator raises {error!r}") from error
+    while True:
+        k = len(found)
+        try:
+            steps = next(rounds)
+        except StopIteration:
+            return found
+        except Exception as error:
+            raise ScheduleError(
+                f"rank {rank}, round {k}: the generator raises {error!r}"
+            ) from error
+        if k == max_rounds(size):
+            raise ScheduleError(
+                f"rank {rank}, round {k}: the generator goes on; {k} rounds are the most for "
+                f"{size} ranks"
+            )
+        found.append(_checked(rank, k, steps))
+
+
+def _checked(rank: int, k: int, steps: Any) -> Round:
+    where = f"rank {rank}, round {k}"
+    if not isinstance(steps, list):
+        raise ScheduleError(f"{where}: is {_short(steps)}; needs a list of steps")
+    found: Round = []
+    for s in steps:
+        if not isinstance(s, Send | Recv | Reduce | Zero):
+            raise ScheduleError(f"{where}: holds {_short(s)}; needs Send, Recv, Reduce or Zero")
+        try:
+            plain = scalar(s)
+        except TypeError as error:
+            raise ScheduleError(
+                f"{where}: {_short(s)} holds what is not one whole number: {error}"
+            ) from error
+        if plain is not None and plain.count < 0:
+            raise ScheduleError(f"{where}: {_short(s)} has a count below 0")
+        if plain is not None:
+            found.append(plain)
+    return found
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def check_matching(steps: Sequence[Round], k: int, *, same_blocks: bool) -> None:
@@ -142,6 +265,7 @@ def _check_local(rank: int, k: int, steps: Round, size: int, blocks: int) -> Non
         if isinstance(s, Send):
             readers.update((b, s) for b in range(int(s.block), int(s.block + s.count)))
     writers: dict[int, Step] = {}
+    reductions: Counter[int] = Counter()
     for s in steps:
         if isinstance(s, Send):
             continue
@@ -153,6 +277,12 @@ def _check_local(rank: int, k: int, steps: Round, size: int, blocks: int) -> Non
             if other is not None and (isinstance(s, Recv) or isinstance(other, Recv)):
                 raise ScheduleError(f"rank {rank}, round {k}: writes block {b} twice")
             writers[b] = s
+            reductions[b] += isinstance(s, Reduce)
+            if reductions[b] > _MAX_REDUCTIONS:
+                raise ScheduleError(
+                    f"rank {rank}, round {k}: reduces into block {b} more than "
+                    f"{_MAX_REDUCTIONS} times"
+                )
 
 
 def _check_defined(steps: Sequence[Round], k: int, defined: Mask) -> None:
@@ -180,11 +310,15 @@ def _check_goal(collective: Collective, state: Tokens, defined: Mask, written: T
         if wrong.size:
             parts = [
                 f"block {t % blocks} of rank {t // blocks} "
-                + ("is missing" if difference[t] < 0 else f"is there {difference[t]} times more")
+                + ("is missing" if difference[t] < 0 else f"is there {_times(difference[t])} more")
                 for t in wrong[:3].tolist()
             ]
             more = f", and {wrong.size - 3} more faults" if wrong.size > 3 else ""
             raise ScheduleError(f"{where}: {', '.join(parts)}{more}")
+
+
+def _times(difference: int) -> str:
+    return f"{difference} times" if difference < _MANY - 1 else f"{difference} or more times"
 
 
 def _span(step: Step) -> str:
