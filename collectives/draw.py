@@ -18,6 +18,9 @@ from collectives.registry import Algorithm
 MAX_MESSAGES = 4000
 """A picture with more arrows than that shows nothing."""
 
+MAX_RANKS = 512
+"""A picture or a text of more ranks than that is of no use, and takes long to find out."""
+
 _ROW, _COLUMN, _LEFT, _TOP, _FOOT = 50, 104, 84, 96, 62  # pixels
 _INK, _FAINT = "#1f2933", "#c3cbd4"
 _COLOURS = {True: "#c0392b", False: "#1f5fa8"}  # reduced, stored
@@ -47,9 +50,11 @@ def draw_svg(algorithm: Algorithm, size: int) -> str:
     """Return the space-time diagram of an algorithm as an SVG document.
 
     Raises:
-        ValueError: it would have more than `MAX_MESSAGES` arrows.
+        ValueError: ``size`` is not in 1 .. `MAX_RANKS`, or it would have more than `MAX_MESSAGES`
+            arrows.
         ScheduleError: a send or a receive has no partner.
     """
+    _check_size(size)
     blocks = algorithm.blocks(size)
     rounds, messages = messages_of(algorithm, size)
     if len(messages) > MAX_MESSAGES:
@@ -84,8 +89,10 @@ def draw_text(algorithm: Algorithm, size: int) -> str:
     """Return the schedule as text: a line for each round, ``+`` for Reduce and ``=`` for Recv.
 
     Raises:
+        ValueError: ``size`` is not in 1 .. `MAX_RANKS`.
         ScheduleError: a send or a receive has no partner.
     """
+    _check_size(size)
     blocks = algorithm.blocks(size)
     rounds, messages = messages_of(algorithm, size)
     lines = [
@@ -106,6 +113,11 @@ def draw_text(algorithm: Algorithm, size: int) -> str:
         f"round {k:>{width}}:  {'   '.join(texts) or 'nothing'}" for k, texts in enumerate(by_round)
     ]
     return "\n".join(lines) + "\n"
+
+
+def _check_size(size: int) -> None:
+    if not 1 <= size <= MAX_RANKS:
+        raise ValueError(f"size={size}: needs 1 to {MAX_RANKS} ranks")
 
 
 @dataclass(frozen=True, slots=True)

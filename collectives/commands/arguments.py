@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
@@ -12,6 +12,15 @@ from collectives.collective import ALLREDUCE, COLLECTIVES, Collective
 from collectives.registry import REGISTRY, Algorithm
 
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+MAX_BYTES = 1 << 50
+"""The longest buffer that is understood: 1 PiB."""
+
+MAX_SECONDS = 1e9
+"""The longest time that is understood: some 30 years."""
+
+MAX_PROVED = 512
+"""The most ranks for which an algorithm is proved: the work grows with a power of their number."""
+
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 
 
@@ -39,12 +48,17 @@ def nbytes(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    match = re.fullmatch(r"(\d+)([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]{1,18})([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of bytes; say it as 8, 1K, 64K, 1M or 2G"
         )
-    return int(match[1]) * _BYTES[match[2].upper()]
+    number = int(match[1]) * _BYTES[match[2].upper()]
+    if number > MAX_BYTES:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is too long; the most is {MAX_BYTES} bytes (1 PiB)"
+        )
+    return number
 
 
 def byte_sizes(text: str) -> list[int]:
@@ -75,11 +89,15 @@ def rank_counts(text: str) -> list[int]:
     """
     counts: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?::(\d+))?", part.strip())
+        match = re.fullmatch(r"([0-9]{1,18})(?::([0-9]{1,18}))?", part.strip())
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if low < 1 or high < low:
             raise argparse.ArgumentTypeError(
                 f"{part!r} is not a number of ranks nor a range of them; say 8, 2,3,8 or 1:33"
+            )
+        if high > MAX_PROVED:
+            raise argparse.ArgumentTypeError(
+                f"{part!r} is too many ranks; the most is {MAX_PROVED} ranks"
             )
         counts += range(low, high + 1)
     return counts
@@ -91,9 +109,24 @@ def positive(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    if not text.isdigit() or int(text) < 1:
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def ranks_up_to(most: int) -> Callable[[str], int]:
+    """Return a function that reads a number of ranks from 1 to ``most``.
+
+    It raises argparse.ArgumentTypeError where the text is not one.
+    """
+
+    def ranks(text: str) -> int:
+        number = positive(text)
+        if number > most:
+            raise argparse.ArgumentTypeError(f"{text!r} is too many ranks; the most is {most}")
+        return number
+
+    return ranks
 
 
 def seconds(text: str) -> float:
@@ -102,17 +135,29 @@ def seconds(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    match = re.fullmatch(r"(\d*\.?\d+(?:e[-+]?\d+)?)\s*(ns|us|ms|s|)", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(
+        r"([0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?)\s*(ns|us|ms|s|)", text.strip(), re.IGNORECASE
+    )
     if not match:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time; say it as 250ns, 1.5us, 2ms or 0.1s"
         )
-    return float(match[1]) * _SECONDS[match[2].lower()]
+    value = float(match[1]) * _SECONDS[match[2].lower()]
+    if value > MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long; the most is {MAX_SECONDS:g} s")
+    return value
 
 
 def names(text: str) -> list[str]:
-    """Read a list of names: ``ring,tree``."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Read a list of names: ``ring,tree``.
+
+    Raises:
+        argparse.ArgumentTypeError: there is no name in it.
+    """
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} names nothing; say one name, or some: a,b")
+    return found
 
 
 def find_collectives(wanted: Iterable[str] | None) -> list[Collective]:
@@ -155,7 +200,7 @@ def find_algorithm(name: str, collective: str | None) -> Algorithm:
     Raises:
         UsageError: the name is unknown, or several collectives but allreduce have it.
     """
-    found = find_algorithms([collective] if collective else None, [name])
+    found = find_algorithms(None if collective is None else [collective], [name])
     if collective is None and any(a.collective is ALLREDUCE for a in found):
         found = [a for a in found if a.collective is ALLREDUCE]
     if len(found) > 1:

@@ -6,6 +6,7 @@ import argparse
 import atexit
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from collectives.commands.arguments import (
     find_algorithms,
     names,
     positive,
+    ranks_up_to,
     seconds,
 )
 from collectives.op import OPS
@@ -24,16 +26,22 @@ from collectives.op import OPS
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+MAX_RANKS = 4096
+"""The most ranks that are started on one machine."""
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("collective", help=", ".join(COLLECTIVES))
     parser.add_argument(
         "--ranks",
-        type=positive,
+        type=ranks_up_to(MAX_RANKS),
         metavar="P",
-        help="start P ranks on this machine (2); under mpiexec or srun: the ranks that there are",
+        help=f"start P ranks on this machine (2; at most {MAX_RANKS}); under mpiexec or srun: the "
+        "ranks that there are",
     )
+    # How a process is told that it is one of P ranks, whatever its launcher sets or does not set.
+    parser.add_argument("--started", type=ranks_up_to(MAX_RANKS), help=argparse.SUPPRESS)
     parser.add_argument(
         "--sizes",
         type=byte_sizes,
@@ -56,26 +64,43 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Start the ranks, or be one of them; 1 if a result was wrong."""
     settings = _settings(args)
-    import mpi4py
+    if args.started is not None and args.ranks not in (None, args.started):
+        raise UsageError(f"--ranks {args.ranks}: {args.started} ranks were started")
+    try:
+        import mpi4py
 
-    # This process becomes a rank only if a launcher has started it.
-    mpi4py.rc.initialize = False
-    from mpi4py import MPI
+        # This process becomes a rank only if a launcher has started it.
+        mpi4py.rc.initialize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the latter: it finds no MPI library
+        reason = " ".join(str(error).split())
+        return _failed(f"needs mpi4py and an MPI ({reason}): pip install 'hpcdl[mpich]'")
 
     from collectives.launch import LaunchError, launcher_size, replace_by_mpiexec
 
-    if launcher_size(os.environ) is None:
+    if args.started is None and launcher_size(os.environ) is None:
         _check_writable(args.json)
         ranks = args.ranks or 2
-        program = [sys.executable, "-m", "collectives", *args.argv, "--ranks", str(ranks)]
         try:
-            replace_by_mpiexec(ranks, program)
+            replace_by_mpiexec(ranks, _rank_program(args.argv, ranks))
         except LaunchError as error:
-            print(f"python -m collectives bench: error: {error}", file=sys.stderr)
-            return 1
+            return _failed(str(error))
     MPI.Init_thread(MPI.THREAD_MULTIPLE)  # as mpi4py does by itself
     atexit.register(MPI.Finalize)
-    return _measure(MPI.COMM_WORLD, settings, args.ranks, args.json)
+    expected = args.ranks if args.started is None else args.started
+    return _measure(MPI.COMM_WORLD, settings, expected, args.json)
+
+
+def _rank_program(argv: Sequence[str], ranks: int) -> list[str]:
+    """Return the command of each rank: this one's own words, and that it has been started."""
+    after = list(argv).index("bench") + 1
+    started = ["--started", str(ranks)]
+    return [sys.executable, "-m", "collectives", *argv[:after], *started, *argv[after:]]
+
+
+def _failed(message: str) -> int:
+    print(f"python -m collectives bench: error: {message}", file=sys.stderr)
+    return 1
 
 
 def _measure(comm: MPI.Comm, settings: Settings, expected: int | None, json: Path | None) -> int:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from collectives.commands.arguments import UsageError, add_collective, find_algorithm, positive
-from collectives.draw import draw_svg, draw_text
+from collectives.commands.arguments import UsageError, add_collective, find_algorithm, ranks_up_to
+from collectives.draw import MAX_RANKS, draw_svg, draw_text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("algorithm", help="as 'list' shows it: ring, rabenseifner, ...")
-    parser.add_argument("--ranks", type=positive, default=8, metavar="P", help="default 8")
+    parser.add_argument(
+        "--ranks",
+        type=ranks_up_to(MAX_RANKS),
+        default=8,
+        metavar="P",
+        help=f"default 8; at most {MAX_RANKS}",
+    )
     add_collective(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the SVG file to write")
     parser.add_argument("--text", action="store_true", help="print it as text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from collectives.commands.arguments import find_algorithms, names, positive
+from collectives.commands.arguments import MAX_PROVED, find_algorithms, names, ranks_up_to
 from collectives.messages import messages_of
 
 
@@ -12,7 +12,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--collective", type=names, metavar="NAMES", help="only of these")
     parser.add_argument(
-        "--ranks", type=positive, default=8, metavar="P", help="count rounds for P ranks (8)"
+        "--ranks",
+        type=ranks_up_to(MAX_PROVED),
+        default=8,
+        metavar="P",
+        help=f"count rounds for P ranks (8); at most {MAX_PROVED}",
     )
 
 

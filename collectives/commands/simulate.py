@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 
 import numpy as np
@@ -15,18 +16,31 @@ from collectives.commands.arguments import (
     find_algorithm,
     nbytes,
     positive,
+    ranks_up_to,
     seconds,
     time_text,
 )
 from collectives.model import Model
 from collectives.simulate import simulate
 
+MAX_RANKS = 2_000_000
+"""The most ranks that are simulated: a round takes vectors of that length, and there are many."""
+
+MIN_RATE = 1e-9
+"""The least bandwidth, in GB/s: a byte a second."""
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     default = Model()
     parser.add_argument("algorithm", help="as 'list' shows it: ring, rabenseifner, ...")
-    parser.add_argument("--ranks", type=positive, required=True, metavar="P")
+    parser.add_argument(
+        "--ranks",
+        type=ranks_up_to(MAX_RANKS),
+        required=True,
+        metavar="P",
+        help=f"at most {MAX_RANKS}",
+    )
     parser.add_argument(
         "--bytes", type=nbytes, required=True, metavar="N", help="buffer of a rank: 8, 64K, 100M"
     )
@@ -74,8 +88,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the time, and the closed form beside it where one is known."""
     algorithm = find_algorithm(args.algorithm, args.collective)
     for name in ("bandwidth", "reduction"):
-        if not getattr(args, name) > 0:
-            raise UsageError(f"--{name} {getattr(args, name)}: needs a number of GB/s above 0")
+        if not getattr(args, name) >= MIN_RATE:
+            raise UsageError(
+                f"--{name} {getattr(args, name)}: needs a number of GB/s, {MIN_RATE:g} or more"
+            )
     model = Model(
         args.latency, 1e-9 / args.bandwidth, 1e-9 / args.reduction, args.overhead, args.gap
     )
@@ -86,6 +102,9 @@ def run(args: argparse.Namespace) -> int:
         start[rank] = late
     if args.element_bytes and args.bytes % args.element_bytes:
         raise UsageError(f"--element-bytes {args.element_bytes}: does not divide {args.bytes}")
+    # The cuts between blocks are computed with 64 bits.
+    if args.element_bytes and 2 * args.ranks * (args.bytes // args.element_bytes) >= 1 << 63:
+        raise UsageError(f"--bytes {args.bytes}: too many elements for {args.ranks} ranks")
     begin = time.perf_counter()
     done = simulate(
         algorithm, args.ranks, args.bytes, model, start=start, element_bytes=args.element_bytes
@@ -122,6 +141,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _straggler(text: str) -> tuple[int, float]:
     rank, colon, late = text.partition(":")
-    if not colon or not rank.isdigit():
+    if not colon or not re.fullmatch("[0-9]{1,18}", rank):
         raise argparse.ArgumentTypeError(f"{text!r} is not RANK:TIME, as in 3:1ms")
     return int(rank), seconds(late)

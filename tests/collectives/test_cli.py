@@ -116,6 +116,30 @@ def test_draw_text(capsys):
         ("draw ring", "say where to write the picture, as in -o ring.svg"),
         ("draw ring --ranks 64 -o x.svg", "8064 arrows"),
         ("draw ring -o /no/such/folder/x.svg", "-o /no/such/folder/x.svg: No such file"),
+        ("verify --algorithm ,", "',' names nothing; say one name, or some: a,b"),
+        ("verify --collective ,,", "',,' names nothing"),
+        ("list --collective ,", "',' names nothing"),
+        ("bench allreduce --algorithm ,", "',' names nothing"),
+        ("verify --sizes 1:999999999999", "is too many ranks; the most is 512 ranks"),
+        ("verify --sizes 2,513", "'513' is too many ranks; the most is 512 ranks"),
+        ("verify --sizes " + "9" * 5000, "is not a number of ranks"),
+        ("simulate ring --bytes 8 --ranks 1000000000000", "is too many ranks; the most is 2000000"),
+        ("simulate ring --bytes 8 --ranks 2000001", "is too many ranks; the most is 2000000"),
+        ("simulate ring --bytes 8 --ranks 1e12", "'1e12' is not a whole number above 0"),
+        ("simulate ring --bytes 8 --ranks ²", "'²' is not a whole number above 0"),
+        ("simulate ring --bytes 8 --ranks " + "9" * 5000, "is not a whole number above 0"),
+        ("simulate ring --ranks 2 --bytes 8 --bandwidth 1e-320", "needs a number of GB/s, 1e-09"),
+        ("simulate ring --ranks 2 --bytes 8 --reduction nan", "--reduction nan: needs a number"),
+        ("simulate ring --ranks 2 --bytes 8 --latency 1e999s", "is too long; the most is 1e+09 s"),
+        ("simulate ring --ranks 2 --bytes 8 --straggler 1:1e999", "the most is 1e+09 s"),
+        ("simulate ring --ranks 2 --bytes 8 --straggler ²:1ms", "'²:1ms' is not RANK:TIME"),
+        ("simulate ring --ranks 2 --bytes 9999999G", "is too long; the most is"),
+        ("simulate ring --ranks 2000000 --bytes 1048576G --element-bytes 1", "too many elements"),
+        ("draw ring --ranks 513 --text", "'513' is too many ranks; the most is 512"),
+        ("draw ring --ranks 1000000 -o x.svg", "'1000000' is too many ranks; the most is 512"),
+        ("list --ranks 1000000", "'1000000' is too many ranks; the most is 512"),
+        ("bench allreduce --ranks 1000000 --sizes 8", "is too many ranks; the most is 4096"),
+        ("bench allreduce --ranks 3 --started 2", "--ranks 3: 2 ranks were started"),
         ("bench allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
         ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: binomial"),
         ("bench bcast --dtype int8", "--dtype int8: there are float32, float64, int32, int64"),
@@ -133,6 +157,33 @@ def test_a_wrong_word_gives_one_line_that_says_what_is_allowed(words, message, c
     assert said.err.count("\n") == 1
     assert re.match(r"python -m collectives( \w+)?: error: ", said.err)
     assert message in said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify", "--collective", ""],
+        ["verify", "--algorithm", ""],
+        ["bench", "allreduce", "--algorithm", ""],
+        ["draw", "ring", "--text", "--collective", ""],
+        ["simulate", "ring", "--ranks", "2", "--bytes", "8", "--collective", ""],
+    ],
+)
+def test_an_empty_name_is_refused(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+    assert caught.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.search("'' names nothing|no collective ''", said.err)
+
+
+def test_verify_goes_on_after_a_proof_that_is_too_large(capsys):
+    words = ["verify", "--sizes", "2,512", "--collective", "allreduce", "--algorithm", "ring"]
+    assert cli.main(words) == 1
+    first, total = capsys.readouterr().out.splitlines()
+    assert "FAILED  512 ranks with 512 blocks: a proof needs 68719476736 counts" in first
+    assert total == "1 algorithms x 2 sizes: 1 schedules proved, 1 failed"
 
 
 @pytest.mark.parametrize("words", [[], ["list"], ["verify"], ["simulate"], ["draw"], ["bench"]])
