@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hpcdl.array import Array
 from hpcdl.data import GlobalBatches, share
+from hpcdl.errors import UserError
 
 
 class Samples(Protocol):
@@ -100,6 +101,11 @@ class Batches:
         self.steps_per_epoch = self._order.steps_per_epoch
 
     @property
+    def batch_size(self) -> int:
+        """Samples of a global batch; the last of an epoch may have fewer."""
+        return self._order.batch_size
+
+    @property
     def samples(self) -> int:
         """Samples of an epoch, of all ranks."""
         return min(len(self._samples), self.steps_per_epoch * self._order.batch_size)
@@ -117,5 +123,17 @@ class Batches:
 
     def _read(self, indices: NDArray[np.int64]) -> Batch:
         x, y = self._samples.read(share(indices, self._part, self._parts), self._rows)
+        _check_finite(x, self._dtype)
         xp = self._xp
         return Batch(xp.asarray(x, dtype=self._dtype), xp.asarray(y), len(indices))
+
+
+def _check_finite(x: NDArray[Any], dtype: DTypeLike) -> None:
+    """Refuse samples that spoil the weights of all ranks, before they are taken for divergence."""
+    if x.dtype.kind != "f" or x.size == 0:
+        return
+    limit = np.finfo(dtype).max
+    if not (-limit <= x.min() and x.max() <= limit):  # false for NaN, too
+        raise UserError(
+            f"samples of this batch hold NaN, infinite values, or values beyond {np.dtype(dtype)}"
+        )

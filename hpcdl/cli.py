@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import TextIO, cast
 
 from hpcdl import __version__
 from hpcdl.check import check
 from hpcdl.config import Config, example, load, names
 from hpcdl.errors import UserError
+from hpcdl.output import Output, OutputClosed
 
 EXAMPLES = """\
 examples:
@@ -25,16 +29,21 @@ examples:
 
 def run_command(argv: Sequence[str]) -> int:
     """Run one command; return the exit code: 0, 1 for a failure, 2 for a wrong command line."""
-    args = _parser().parse_args(argv)
+    output = cast("TextIO", Output(sys.stdout))
     try:
-        return int(args.command(args))
+        with redirect_stdout(output):
+            try:
+                args = _parser().parse_args(argv)
+                return int(args.command(args))
+            finally:
+                output.flush()
+    except OutputClosed:
+        return 1
     except Exception as error:
         if not getattr(error, "plain", False):
             raise
         print(f"hpcdl: error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     # What the process that starts the ranks tells them.
     train.add_argument("--expect-ranks", type=int, help=argparse.SUPPRESS)
     train.add_argument("--live", action="store_true", help=argparse.SUPPRESS)
+    train.add_argument("--columns", type=int, default=0, help=argparse.SUPPRESS)
     train.set_defaults(command=_train)
 
     config = add(
@@ -130,7 +140,12 @@ def _train(args: argparse.Namespace) -> int:
     live = args.live or (launcher_size(os.environ) is None and sys.stdout.isatty())
     with abort_on_exception(comm):
         check_launcher(comm, args.expect_ranks)
-        run(config, comm, resume=args.resume, live=live)
+        try:
+            run(config, comm, resume=args.resume, live=live, columns=args.columns)
+        except OutputClosed:
+            if comm.Get_size() > 1:  # the other ranks must be told
+                raise
+            return 1
     return 0
 
 
@@ -147,7 +162,10 @@ def _launch(args: argparse.Namespace, config: Config) -> int:
     program = [sys.executable, "-m", "hpcdl", "train", args.config]
     for override in args.set:
         program += ["--set", override]
-    program += ["--resume"] * args.resume + ["--live"] * sys.stdout.isatty()
+    program += ["--resume"] * args.resume
+    if sys.stdout.isatty():
+        # The ranks write into a pipe, and cannot ask it for its width.
+        program += ["--live", "--columns", str(shutil.get_terminal_size().columns)]
     try:
         replace_by_mpiexec(args.ranks, [*program, "--expect-ranks", str(args.ranks)])
     except LaunchError as error:

@@ -21,7 +21,7 @@ from hpcdl.loop import Hook, Run, advance, prepare
 from hpcdl.model import Model
 from hpcdl.nn import Layer
 from hpcdl.parallel import SumOver, spatial
-from hpcdl.rundir import set_aside
+from hpcdl.rundir import reserved, set_aside, using
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -34,6 +34,7 @@ def run(
     *,
     resume: bool = False,
     live: bool = False,
+    columns: int = 0,
     hooks: Sequence[Hook] = (),
 ) -> Run:
     """Train as a configuration says; collective over ``comm``.
@@ -43,13 +44,15 @@ def run(
         comm: all ranks of the run.
         resume: continue from the newest sound checkpoint in ``run.dir``, if there is one.
         live: where ``run.progress`` is "auto", rewrite one line in place.
+        columns: width of the terminal; 0: as the system says.
         hooks: more to do during training.
 
     Returns:
         The run as it ended.
 
     Raises:
-        UserError: the configuration does not fit the ranks, the data or this machine.
+        UserError: the configuration does not fit the ranks, the data or this machine, another run
+            uses ``run.dir``, or a file in it cannot be written.
         DataError: the data file is missing, broken, or not what the configuration says.
         CheckpointError: a checkpoint could not be written.
         DivergedError: the loss or the weights are no longer finite.
@@ -62,7 +65,7 @@ def run(
         samples = stack.enter_context(HDF5Dataset(file, config.data.input, config.data.target))
         layer_traffic = Traffic()
         model, rows = _model(config, grid, samples, layer_traffic, stack)
-        data, test = _batches(config, grid, samples, rows, stack)
+        data, test = _batches(config, grid, samples, model, rows, stack)
         state = prepare(
             model,
             data,
@@ -73,7 +76,10 @@ def run(
             seed=config.run.seed,
             layer_traffic=layer_traffic,
         )
-        advance(state, [*_hooks(config, state, test, resume, live), *hooks])
+        if comm.Get_rank() == 0:
+            stack.enter_context(reserved(Path(config.run.dir)))
+        show = None if config.run.progress == "none" else _progress(config, live, columns)
+        advance(state, [*_hooks(config, state, test, resume, show), *hooks])
         return state
 
 
@@ -115,10 +121,11 @@ def _model(
             xp=xp,
             replicas=replicas,
         )
-    if model.output_shape != (samples.classes,):
+    # The labels of a file need not include the last classes.
+    if len(model.output_shape) != 1 or model.output_shape[0] < samples.classes:
         raise UserError(
             f"[model] the last layer gives {model.output_shape}, but the targets of "
-            f"{samples.path} need ({samples.classes},): one output for each class"
+            f"{samples.path} need at least ({samples.classes},): one output for each class"
         )
     return model, rows
 
@@ -127,6 +134,7 @@ def _batches(
     config: Config,
     grid: ProcessGrid,
     samples: HDF5Dataset,
+    model: Model,
     rows: slice | None,
     stack: ExitStack,
 ) -> tuple[Batches, Batches | None]:
@@ -152,10 +160,11 @@ def _batches(
     test = stack.enter_context(
         HDF5Dataset(samples.path, config.data.test_input, config.data.test_target)
     )
-    if test.sample_shape != samples.sample_shape or test.classes > samples.classes:
+    outputs = model.output_shape[0]
+    if test.sample_shape != samples.sample_shape or test.classes > outputs:
         raise UserError(
             f"{samples.path}: test samples have shape {test.sample_shape} and {test.classes} "
-            f"classes, training samples {samples.sample_shape} and {samples.classes}"
+            f"classes, training samples {samples.sample_shape}, and the network {outputs} outputs"
         )
     return data, batches(test, False)
 
@@ -174,7 +183,7 @@ def _hooks(
     state: Run,
     test: Batches | None,
     resume: bool,
-    live: bool,
+    progress: Progress | None,
 ) -> list[Hook]:
     directory = Path(config.run.dir)
     first = state.comm.Get_rank() == 0
@@ -185,8 +194,8 @@ def _hooks(
             )
             if moved is not None:
                 _say(f"{directory} has an earlier run: moved to {moved} (--resume continues it)")
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / RECORD).write_text(to_toml(config))
+        with using(directory / RECORD):
+            (directory / RECORD).write_text(to_toml(config), encoding="utf-8")
     state.comm.Barrier()
     kept = config.checkpoint
     checkpoints = Checkpoints(
@@ -201,15 +210,18 @@ def _hooks(
             _say(f"resume {at}")
     hooks: list[Hook] = []
     listeners = []
-    if config.run.progress != "none":
-        shown = live if config.run.progress == "auto" else config.run.progress == "live"
-        progress = Progress(config.run.log_every, shown)
+    if progress is not None:
         hooks.append(progress)
         listeners.append(progress.epoch)
         if first:
             _say(_banner(config, state))
-    metrics = Metrics(directory / METRICS, test, listeners)
-    return [*hooks, metrics, checkpoints, Preemption(checkpoints, config.run.log_every)]
+    metrics = Metrics(directory / METRICS, test, listeners, _say)
+    return [*hooks, metrics, checkpoints, Preemption(config.run.log_every)]
+
+
+def _progress(config: Config, live: bool, columns: int) -> Progress:
+    shown = live if config.run.progress == "auto" else config.run.progress == "live"
+    return Progress(config.run.log_every, shown, columns=columns)
 
 
 def _banner(config: Config, state: Run) -> str:

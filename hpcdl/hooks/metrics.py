@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from collectives import Traffic, allreduce
+from hpcdl import metricsfile
 from hpcdl.batches import Batches
 from hpcdl.evaluate import evaluate, means
 from hpcdl.loop import Run
+from hpcdl.rundir import using
 
 
 class Metrics:
@@ -23,13 +23,15 @@ class Metrics:
     ``test_loss`` (nats), ``test_accuracy`` and ``train_accuracy`` (0..1), ``samples_per_s``
     (training only, without evaluation), ``comm_fraction`` (share of the training time inside
     communication, mean over ranks), ``wire_bytes_per_step`` (bytes sent by a rank in a step, mean
-    over ranks), and of these ``gradient_bytes_per_step`` for gradients or weights.
+    over ranks), and of these ``gradient_bytes_per_step`` for gradients or weights. A value that is
+    not finite is written as null.
 
     Args:
         path: the file, or None to write none. Lines beyond the step where a run starts are
             dropped: it continues there.
         test: the samples to evaluate on, or None: the test values are then null.
         listeners: called on rank 0 with each line.
+        tell: called on rank 0 with what is worth knowing about the file that was there.
     """
 
     def __init__(
@@ -37,23 +39,39 @@ class Metrics:
         path: Path | None,
         test: Batches | None,
         listeners: Sequence[Callable[[dict[str, Any]], None]] = (),
+        tell: Callable[[str], object] = print,
     ) -> None:
         self._path, self._test = path, test
-        self._listeners = listeners
+        self._listeners, self._tell = listeners, tell
         self._since = (0.0, 0, Traffic(), Traffic())
 
     def start(self, run: Run) -> None:
-        """Drop lines of later epochs than the run starts at."""
+        """Drop lines of later epochs than the run starts at, and those that are none.
+
+        Raises:
+            UserError: the file cannot be read or written.
+        """
         if self._path is not None and run.comm.Get_rank() == 0:
-            kept = [line for line in read_lines(self._path) if line["step"] <= run.step]
-            _write_lines(self._path, kept)
+            with using(self._path, "read"):
+                there = self._path.exists()
+                text = metricsfile.read_text(self._path) if there else ""
+            lines, bad = metricsfile.parse_lines(text)
+            sound = [line for line in lines if metricsfile.is_number(line.get("step"))]
+            with using(self._path):
+                metricsfile.write(self._path, [ln for ln in sound if ln["step"] <= run.step])
+            if bad := bad + len(lines) - len(sound):
+                self._tell(f"{self._path}: {bad} line{'s' * (bad > 1)} could not be read: dropped")
         self._mark(run)
 
     def after_step(self, run: Run) -> None:
         """Nothing to do."""
 
     def after_epoch(self, run: Run) -> None:
-        """Measure, evaluate, write."""
+        """Measure, evaluate, write.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
         elapsed = run.elapsed()
         began, step, traffic, layer_traffic = self._since
         seconds, steps = max(elapsed - began, 1e-9), max(run.step - step, 1)
@@ -80,11 +98,14 @@ class Metrics:
         }
         if run.comm.Get_rank() == 0:
             if self._path is not None:
-                with self._path.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+                with using(self._path):
+                    metricsfile.append(self._path, line)
             for listener in self._listeners:
                 listener(line)
         self._mark(run)
+
+    def stopped(self, run: Run) -> None:
+        """Nothing to do."""
 
     def end(self, run: Run) -> None:
         """Nothing to do."""
@@ -97,20 +118,3 @@ class Metrics:
         # A run that was continued within an epoch has trained on a part of it only.
         per_epoch = run.data.samples
         return per_epoch if whole else per_epoch * steps / run.data.steps_per_epoch
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics file; a last line that was cut off in writing is left out."""
-    lines = []
-    for text in path.read_text().splitlines() if path.exists() else []:
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            break
-    return lines
-
-
-def _write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    os.replace(temporary, path)

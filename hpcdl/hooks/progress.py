@@ -20,11 +20,19 @@ class Progress:
         every: steps between two lines (or two refreshments of the live line).
         live: rewrite one line in place.
         stream: where to write; standard output by default.
+        columns: width of the terminal; 0: as the system says.
     """
 
-    def __init__(self, every: int = 10, live: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        every: int = 10,
+        live: bool = False,
+        stream: TextIO | None = None,
+        columns: int = 0,
+    ) -> None:
         self._every, self._live = every, live
         self._stream = stream or sys.stdout
+        self._columns = columns
         self._began = (0.0, 0)
         self._width = 0
 
@@ -70,13 +78,16 @@ class Progress:
         )
         self._write(text, keep=True)
 
+    def stopped(self, run: Run) -> None:
+        """Nothing to do."""
+
     def end(self, run: Run) -> None:
         """Nothing to do."""
 
     def _write(self, text: str, *, keep: bool) -> None:
         if self._live:
-            columns = shutil.get_terminal_size().columns
-            shown = text if keep else text[: columns - 1]
+            columns = self._columns or shutil.get_terminal_size().columns
+            shown = text if keep else text[: max(columns - 1, 0)]
             # Blanks wipe what is left of the live line that stood here.
             self._stream.write("\r" + shown.ljust(self._width) + ("\n" if keep else ""))
             self._width = 0 if keep else len(shown)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from hpcdl.data import replacing
 from hpcdl.errors import UserError
+from hpcdl.metricsfile import read_text
 from hpcdl.report.metrics import parse
 from hpcdl.report.page import page
 from hpcdl.report.picture import picture
+from hpcdl.rundir import using
 
 __all__ = ["report"]
 
@@ -32,7 +34,7 @@ def report(run_dir: str | os.PathLike[str]) -> list[Path]:
     """
     folder = Path(run_dir)
     try:
-        text = (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
+        text = read_text(folder / "metrics.jsonl")
     except OSError as error:
         raise UserError(
             f"{folder}: metrics.jsonl cannot be read ({error.strerror}); it must be the folder of "
@@ -47,10 +49,7 @@ def report(run_dir: str | os.PathLike[str]) -> list[Path]:
     written = []
     for file_name, content in (("report.png", png), ("report.html", html.encode())):
         path = folder / file_name
-        try:
-            with replacing(path) as file:
-                file.write(content)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        with using(path), replacing(path) as file:
+            file.write(content)
         written.append(path)
     return written

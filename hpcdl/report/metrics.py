@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from hpcdl.metricsfile import is_number, parse_lines
+
 Line = dict[str, float]
 """What was measured after an epoch; NaN where nothing was."""
+
+LIMIT = 1e30
+"""Largest magnitude: beyond what a run can measure, and within what can be drawn."""
 
 _KEYS = (
     "step",
@@ -26,30 +30,18 @@ _KEYS = (
 def parse(text: str) -> tuple[list[Line], int]:
     """Return a line of numbers for each epoch, in order, and how many lines could not be read.
 
-    A number that is missing, null or not finite becomes NaN.
+    A number that is missing, null or not finite becomes NaN; one beyond `LIMIT` becomes that.
     """
     epochs: dict[float, Line] = {}
-    unread = 0
-    for raw in text.splitlines(keepends=True):
-        try:
-            values = json.loads(raw)
-            epoch = _number(values["epoch"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            epoch = math.nan
-        if not math.isnan(epoch):
-            epochs[epoch] = {"epoch": epoch} | {key: _number(values.get(key)) for key in _KEYS}
-        elif raw.endswith("\n"):  # else it is the last one, and still being written
-            unread += bool(raw.strip())
+    lines, unread = parse_lines(text)
+    for values in lines:
+        epoch = _number(values["epoch"])
+        epochs[epoch] = {"epoch": epoch} | {key: _number(values.get(key)) for key in _KEYS}
     return [epochs[epoch] for epoch in sorted(epochs)], unread
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    try:
-        return float(value) if math.isfinite(value) else math.nan
-    except OverflowError:
-        return math.nan
+    return max(-LIMIT, min(LIMIT, float(value))) if is_number(value) else math.nan
 
 
 def number_text(value: float, form: str) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import struct
 import sys
@@ -177,6 +178,8 @@ def test_it_can_be_made_again(tmp_path):
         ([line(i, test_loss=None, test_accuracy=None) for i in range(1, 6)], 5),
         ([line(i, train_loss=-1.0) for i in range(1, 201)], 200),
         ([json.dumps({"epoch": 1}), json.dumps({"epoch": 2})], 2),
+        ([line(1, train_loss=1e308, test_loss=-1e308, samples_per_s=1e308, time_s=1e308)], 1),
+        ([line(1), line(1e308, comm_fraction=1e308, test_accuracy=-1e308)], 2),
         ([line(1, train_loss="high", comm_fraction=True, step=10**400)], 1),
     ],
 )
@@ -204,11 +207,13 @@ def test_a_half_written_last_line(tmp_path):
 
 
 def test_other_lines_that_are_no_metrics_are_counted(tmp_path):
-    folder = run_folder(tmp_path, [line(1), "{broken", "[1]", "3", "null", "{}", "", line(2)])
+    folder = run_folder(
+        tmp_path, [line(1), "{broken", "[1]", "3", "null", "{}", "", "[" * 9**5, line(2)]
+    )
     with open(folder / "metrics.jsonl", "ab") as file:
         file.write(b"\xff\xfe\n")
     page = report(folder)[1].read_text()
-    assert "<p>6 lines of metrics.jsonl could not be read.</p>" in page
+    assert "<p>7 lines of metrics.jsonl could not be read.</p>" in page
     assert "2 epochs \u00b7" in page
 
 
@@ -282,3 +287,9 @@ def test_a_place_that_cannot_be_written(tmp_path):
     (folder / "report.png").mkdir()
     with pytest.raises(UserError, match=r"report\.png: cannot be written: Is a directory"):
         report(folder)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(UserError, match="not a regular file"):
+        report(tmp_path)
