@@ -156,11 +156,20 @@ def start_mpi() -> None:
     if "mpi4py.MPI" in sys.modules and _mpi().Is_initialized():
         return
     mpi4py.rc.finalize = True
+    check_library()
+    _mpi().Init_thread()
+
+
+def check_library() -> None:
+    """Check, before MPI is started, that its library can be that of the launcher.
+
+    Raises:
+        LaunchError: the launcher belongs to another MPI; the message names both.
+    """
     library = _library()
     ranks = os.environ.get("OMPI_COMM_WORLD_SIZE")
     if ranks is not None and not library.startswith("Open MPI"):
         raise LaunchError(_other_launcher("OMPI_COMM_WORLD_SIZE", int(ranks), library))
-    _mpi().Init_thread()
 
 
 def _library() -> str:

@@ -10,6 +10,7 @@ from mpi4py import MPI
 from collectives.bench.buffers import Buffers
 from collectives.bench.measure import measure
 from collectives.bench.pin import pin
+from collectives.bench.room import check_room
 from collectives.bench.settings import Settings
 from collectives.bench.table import Row, heading, rows, table
 from collectives.bench.variant import variants
@@ -22,7 +23,11 @@ def run(comm: MPI.Comm, settings: Settings, report: Callable[[str], object] = pr
         comm: all ranks of it take part.
         settings: what to time.
         report: takes the lines of the table as they come; called at rank 0 only.
+
+    Raises:
+        RoomError: the longest length does not fit in memory.
     """
+    check_room(comm, settings)
     say = report if comm.Get_rank() == 0 else _silent
     name, version = MPI.get_vendor()
     mpi = f"{name} {'.'.join(map(str, version))}"

@@ -76,7 +76,12 @@ def run(args: argparse.Namespace) -> int:
         reason = " ".join(str(error).split())
         return _failed(f"needs mpi4py and an MPI ({reason}): pip install 'hpcdl[mpich]'")
 
-    from collectives.launch import LaunchError, launcher_size, replace_by_mpiexec
+    from collectives.launch import (
+        LaunchError,
+        check_library,
+        launcher_size,
+        replace_by_mpiexec,
+    )
 
     if args.started is None and launcher_size(os.environ) is None:
         _check_writable(args.json)
@@ -85,6 +90,10 @@ def run(args: argparse.Namespace) -> int:
             replace_by_mpiexec(ranks, _rank_program(args.argv, ranks))
         except LaunchError as error:
             return _failed(str(error))
+    try:
+        check_library()
+    except LaunchError as error:
+        return _failed(str(error))
     MPI.Init_thread(MPI.THREAD_MULTIPLE)  # as mpi4py does by itself
     atexit.register(MPI.Finalize)
     expected = args.ranks if args.started is None else args.started

@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
     algorithm = find_algorithm(args.algorithm, args.collective)
     if not args.text and args.output is None:
         raise UsageError("say where to write the picture, as in -o ring.svg, or take --text")
+    if args.output is not None and args.output.suffix.lower() != ".svg":
+        raise UsageError(f"-o {args.output}: the picture is an SVG; needs a name that ends in .svg")
     if args.output is not None:
         try:
             picture = draw_svg(algorithm, args.ranks)

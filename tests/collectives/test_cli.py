@@ -115,6 +115,7 @@ def test_draw_text(capsys):
         ("simulate ring --ranks 2 --bytes 8 --element-bytes 3", "does not divide 8"),
         ("draw ring", "say where to write the picture, as in -o ring.svg"),
         ("draw ring --ranks 64 -o x.svg", "8064 arrows"),
+        ("draw ring -o x.png", "ends in .svg"),
         ("draw ring -o /no/such/folder/x.svg", "-o /no/such/folder/x.svg: No such file"),
         ("verify --algorithm ,", "',' names nothing; say one name, or some: a,b"),
         ("verify --collective ,,", "',,' names nothing"),
@@ -225,3 +226,10 @@ def test_times():
     assert [seconds(t) for t in ("250ns", "1.5us", "2ms", "0.1s", "2e-6", "3", "1e1 us")] == [
         pytest.approx(v) for v in (2.5e-7, 1.5e-6, 2e-3, 0.1, 2e-6, 3.0, 1e-5)
     ]
+
+
+def test_bench_refuses_what_does_not_fit_in_memory():
+    done = command("bench", "allreduce", "--sizes", "64G", "--algorithm", "ring")
+    assert done.returncode != 0
+    assert "need about" in done.stderr
+    assert "Traceback" not in done.stderr
