@@ -17,6 +17,8 @@ import hashlib
 import json
 import os
 import re
+import secrets
+import stat
 import warnings
 from collections.abc import Callable, Mapping
 from math import prod
@@ -57,6 +59,10 @@ class CheckpointError(RuntimeError):
         super().__init__(f"{os.fspath(path)}: {cause}")
         self.path = Path(path)
         self.cause = cause
+
+
+Report = Callable[[CheckpointError], object]
+Check = Callable[[int, dict[str, NDArray[Any]], dict[str, Value]], str | None]
 
 
 def write(path: str | os.PathLike[str], tensors: Tensors, attrs: Mapping[str, Value]) -> None:
@@ -105,7 +111,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
         CheckpointError: the file is missing, cut, damaged or not a checkpoint.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=_open_regular) as file:
             start = file.read(_HEADER_SIZE)
             if not start.startswith(_FORMAT.encode() + b"\n"):
                 raise CheckpointError(path, f"not a file that begins with {_FORMAT!r}")
@@ -139,15 +145,48 @@ class CheckpointDir:
         self.path = Path(path)
         self.keep = keep
 
-    def save(self, step: int, tensors: Tensors, attrs: Mapping[str, Value]) -> Path:
+    def prepare(self, after: int, last: int) -> None:
+        """Find out whether checkpoints can be written here, before it costs anything.
+
+        Args:
+            after: the step from which the run goes on.
+            last: its last step; there must be no folder in the place of a checkpoint between.
+
+        Raises:
+            CheckpointError: they cannot.
+        """
+        probe = self.path / f".step-{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            probe.touch(exist_ok=False)
+            probe.unlink()
+        except OSError as error:
+            cause = f"no checkpoint can be written here: {error.strerror}"
+            raise CheckpointError(self.path, cause) from error
+        for path in self._saved():
+            if after < _step(path) <= last and path.is_dir() and not path.is_symlink():
+                raise CheckpointError(
+                    path, "is a folder in the place of a checkpoint of this run; move it away"
+                )
+
+    def save(
+        self,
+        step: int,
+        tensors: Tensors,
+        attrs: Mapping[str, Value],
+        report: Report | None = None,
+    ) -> Path:
         """Write the checkpoint of a step; then remove all but the last ``keep`` up to this step.
 
-        What a killed process has left of an unfinished write is removed first.
+        What a killed process has left of an unfinished write is removed first. What is not a
+        regular file is never removed.
 
         Args:
             step: number of optimizer steps done, >= 0.
             tensors: see ``write``.
             attrs: see ``write``.
+            report: called with the error of each file that cannot be removed; None makes it a
+                warning.
 
         Returns:
             The file.
@@ -160,48 +199,81 @@ class CheckpointDir:
         if not 0 <= step < 10**_DIGITS:
             raise ValueError(f"step = {step}; it must be >= 0 and < 1e{_DIGITS}")
         for unfinished in self.path.glob(f".step-*{TEMPORARY_SUFFIX}"):
-            _remove(unfinished)
+            _remove(unfinished, report)
         path = self.path / f"step-{step:0{_DIGITS}}.h5"
         write(path, tensors, attrs)
         # Later steps are left alone: they are broken, or of a run that this one did not start from.
-        older = [saved for saved in self._saved() if saved <= path]
+        older = [saved for saved in self._saved() if saved <= path and saved.is_file()]
         for saved in older[: -self.keep]:
-            _remove(saved)
+            _remove(saved, report)
         return path
 
     def latest(
-        self, report: Callable[[CheckpointError], object] | None = None
+        self, report: Report | None = None, check: Check | None = None
     ) -> tuple[Path, dict[str, NDArray[Any]], dict[str, Value]] | None:
         """Read the newest checkpoint that is whole.
 
         Args:
             report: called with the error of each newer one that is not; None makes it a warning.
+            check: called with the step, the arrays and the values of a whole one; what it says is
+                wrong with them counts as damage.
 
         Returns:
             The file, its arrays and its values; None if there is no whole checkpoint.
+
+        Raises:
+            CheckpointError: the folder cannot be listed.
         """
         for path in reversed(self._saved()):
             try:
                 tensors, attrs = read(path)
+                wrong = check(_step(path), tensors, attrs) if check is not None else None
+                if wrong is not None:
+                    raise CheckpointError(path, f"its content cannot be used: {wrong}")
             except CheckpointError as error:
-                if report is None:
-                    warnings.warn(str(error), stacklevel=2)
-                else:
-                    report(error)
+                _report(error, report)
             else:
                 return path, tensors, attrs
         return None
 
     def _saved(self) -> list[Path]:
-        pattern = re.compile(rf"step-\d{{{_DIGITS}}}\.h5")
-        return sorted(path for path in self.path.glob("step-*.h5") if pattern.fullmatch(path.name))
+        """Return whatever has the name of a checkpoint, in the order of the steps."""
+        try:
+            names = os.listdir(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise CheckpointError(self.path, f"cannot be listed: {error.strerror}") from error
+        pattern = re.compile(rf"step-[0-9]{{{_DIGITS}}}\.h5")
+        return sorted(self.path / name for name in names if pattern.fullmatch(name))
 
 
-def _remove(path: Path) -> None:
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
+
+
+def _report(error: CheckpointError, report: Report | None) -> None:
+    if report is None:
+        warnings.warn(str(error), stacklevel=3)
+    else:
+        report(error)
+
+
+def _remove(path: Path, report: Report | None) -> None:
+    """Remove a file; that it cannot be done is no reason to stop a run."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise CheckpointError(path, f"cannot be removed: {error.strerror}") from error
+        _report(CheckpointError(path, f"cannot be removed: {error.strerror}"), report)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file; anything else, such as a pipe, could keep us waiting for ever."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CheckpointError(path, "cannot be read: it is not a regular file")
+    return descriptor
 
 
 def _check(tensors: Tensors, attrs: Mapping[str, Value]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hpcdl import snapshot
 from hpcdl.checkpoint import CheckpointDir, CheckpointError
+from hpcdl.errors import UserError
 from hpcdl.loop import Run
 
 
@@ -36,10 +38,19 @@ class Checkpoints:
             Whether there was one.
 
         Raises:
-            UserError: the checkpoint is of another network, or of another order of samples.
+            UserError: the newest sound one is of another network or of a run whose state would
+                not mean the same in this one, or the folder cannot be read.
         """
-        found = self._directory.latest(report) if run.comm.Get_rank() == 0 else None
-        if not run.comm.bcast(found is not None, 0):
+        found, refusal = None, None
+        if run.comm.Get_rank() == 0:
+            try:
+                found = self._directory.latest(report, partial(snapshot.check, run))
+            except (CheckpointError, UserError) as error:
+                refusal = str(error)
+        there, refusal = run.comm.bcast((found is not None, refusal), 0)
+        if refusal is not None:
+            raise UserError(refusal)
+        if not there:
             return False
         _, tensors, attrs = found if found is not None else (None, {}, {})
         snapshot.restore(run, tensors, attrs)
@@ -47,7 +58,21 @@ class Checkpoints:
         return True
 
     def start(self, run: Run) -> None:
-        """Nothing to do."""
+        """Find out whether checkpoints can be written, before the first step; collective.
+
+        Raises:
+            UserError: they cannot.
+        """
+        if run.step >= run.steps or not (self._every_epochs or self._every_steps):
+            return
+        refusal = None
+        if run.comm.Get_rank() == 0:
+            try:
+                self._directory.prepare(run.step, run.steps)
+            except CheckpointError as error:
+                refusal = str(error)
+        if (refusal := run.comm.bcast(refusal, 0)) is not None:
+            raise UserError(refusal)
 
     def after_step(self, run: Run) -> None:
         """Save, if it is time; the end of an epoch is left to `after_epoch`."""
@@ -59,6 +84,11 @@ class Checkpoints:
         """Save, if it is time."""
         by_epoch = self._every_epochs and run.epoch % self._every_epochs == 0
         if by_epoch or (self._every_steps and run.step % self._every_steps == 0):
+            self.save(run)
+
+    def stopped(self, run: Run) -> None:
+        """Save the run where it stops, if that is not done."""
+        if run.step != self._saved:
             self.save(run)
 
     def end(self, run: Run) -> None:

@@ -225,3 +225,52 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(CheckpointError, match="cannot be written: "):
         CheckpointDir(tmp_path / "file", keep=1).save(1, {}, {})
+
+
+def test_what_the_check_finds_counts_as_damage(tmp_path):
+    saved = CheckpointDir(tmp_path, keep=5)
+    for step in (1, 2):
+        saved.save(step, *state(step))
+    seen, reports = [], []
+
+    def check(step, tensors, attrs):
+        seen.append((step, tensors["w"][0], attrs["step"]))
+        return "odd" if step == 2 else None
+
+    assert saved.latest(reports.append, check)[2] == {"step": 1}
+    assert seen == [(2, 2.0, 2), (1, 1.0, 1)]
+    (report,) = reports
+    assert report.cause == "its content cannot be used: odd"
+
+
+def test_only_regular_files_are_read_and_removed(tmp_path):
+    saved = CheckpointDir(tmp_path, keep=1)
+    (tmp_path / "step-000000000001.h5").mkdir()
+    os.mkfifo(tmp_path / "step-000000000009.h5")
+    for step in (2, 3):
+        saved.save(step, *state(step))
+    assert steps(tmp_path) == [1, 3, 9]
+    reports = []
+    assert saved.latest(reports.append)[2] == {"step": 3}
+    assert [report.cause for report in reports] == ["cannot be read: it is not a regular file"]
+
+
+def test_what_cannot_be_removed_is_only_reported(tmp_path):
+    saved = CheckpointDir(tmp_path, keep=1)
+    (tmp_path / ".step-000000000001.h5.0123.tmp").mkdir()  # where a left-over file would be
+    with pytest.warns(UserWarning, match=r"\.tmp: cannot be removed: Is a directory"):
+        saved.save(1, *state(1))
+    reports = []
+    saved.save(2, *state(2), reports.append)
+    assert [report.cause for report in reports] == ["cannot be removed: Is a directory"]
+    assert steps(tmp_path) == [2]
+
+
+def test_prepare_leaves_nothing(tmp_path):
+    saved = CheckpointDir(tmp_path / "new", keep=1)
+    saved.prepare(0, 10)
+    assert os.listdir(tmp_path / "new") == []
+    (tmp_path / "new" / "step-000000000005.h5").mkdir()
+    saved.prepare(5, 10)
+    with pytest.raises(CheckpointError, match="is a folder in the place of a checkpoint"):
+        saved.prepare(4, 10)

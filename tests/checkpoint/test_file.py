@@ -143,7 +143,7 @@ def test_missing_and_foreign_files(tmp_path):
     assert cause(path) == "not a file that begins with 'hpcdl checkpoint 1'"
     path.unlink()
     path.mkdir()
-    assert cause(path) == "cannot be read: Is a directory"
+    assert cause(path) == "cannot be read: it is not a regular file"
 
 
 def seal(path):
