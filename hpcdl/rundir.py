@@ -64,6 +64,8 @@ def reserved(directory: Path) -> Iterator[None]:
                     "for it, or choose another run.dir"
                 )
         yield
+        with using(path):
+            os.ftruncate(descriptor, 0)  # nobody has it any more
     finally:
         os.close(descriptor)
 

@@ -85,6 +85,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
         assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [".lock"]
     with reserved(tmp_path / "run"):
         pass
+    assert (tmp_path / "run" / ".lock").read_bytes() == b""
 
 
 @pytest.mark.parametrize("code", ["ENOLCK", "ENOTSUP"])
