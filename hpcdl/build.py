@@ -53,7 +53,11 @@ def build_schedule(config: Config, steps_per_epoch: int) -> Callable[[int], floa
 _SCHEDULES: dict[str, Callable[[Config, int, int], Callable[[int], float]]] = {
     "constant": lambda c, per, warmup: optim.Constant(c.optimizer.lr, warmup),
     "cosine": lambda c, per, warmup: optim.WarmupCosine(
-        c.optimizer.lr, c.train.epochs * per, warmup=warmup, final_lr=c.schedule.final_lr
+        # A warm-up that takes the whole run leaves no step for the decay.
+        c.optimizer.lr,
+        max(c.train.epochs * per, warmup + 1),
+        warmup=warmup,
+        final_lr=c.schedule.final_lr,
     ),
     "step": lambda c, per, warmup: optim.WarmupStep(
         c.optimizer.lr,

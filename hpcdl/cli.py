@@ -107,8 +107,14 @@ def _parser() -> argparse.ArgumentParser:
         "write a data set as HDF5",
         "example:\n  hpcdl data digits digits.h5\n",
     )
-    data.add_argument("name", choices=["digits"], help="scikit-learn's 8x8 digits, 10 classes")
+    data.add_argument(
+        "name",
+        metavar="NAME",
+        choices=["digits"],
+        help="digits: scikit-learn's 8x8 digits, 10 classes",
+    )
     data.add_argument("file", metavar="OUT.h5", help="the file to write")
+    data.add_argument("--force", action="store_true", help="replace a file that is there")
     data.set_defaults(command=_data)
 
     report = add(
@@ -182,8 +188,10 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _data(args: argparse.Namespace) -> int:
-    from hpcdl.data import DataError, write_digits
+    from hpcdl.data import DataError, is_digits, write_digits
 
+    if os.path.exists(args.file) and not args.force and not is_digits(args.file):
+        raise UserError(f"{args.file}: is there already; --force replaces it")
     try:
         write_digits(args.file)
     except DataError as error:

@@ -149,6 +149,7 @@ def train(
     return run
 
 
+@np.errstate(over="ignore", invalid="ignore")  # told as DivergedError, not as numpy's warnings
 def advance(run: Run, hooks: Sequence[Hook] = ()) -> None:
     """Train from ``run.step`` to ``run.steps``, and free the plans.
 

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from collectives import Traffic
 from hpcdl.batches import Batches
 from hpcdl.build import array_module, build_consistency, build_network, build_optimizer
-from hpcdl.config import Config, to_toml
+from hpcdl.config import Config, changed_settings, to_toml
 from hpcdl.data import HDF5Dataset, ensure_digits
 from hpcdl.errors import UserError
 from hpcdl.grid import ProcessGrid
@@ -194,6 +194,8 @@ def _hooks(
             )
             if moved is not None:
                 _say(f"{directory} has an earlier run: moved to {moved} (--resume continues it)")
+        elif changes := changed_settings(directory / RECORD, config):
+            _say(f"resume with other settings: {', '.join(changes)}")
         with using(directory / RECORD):
             (directory / RECORD).write_text(to_toml(config), encoding="utf-8")
     state.comm.Barrier()
@@ -225,15 +227,17 @@ def _progress(config: Config, live: bool, columns: int) -> Progress:
 
 
 def _banner(config: Config, state: Run) -> str:
-    library = MPI.Get_library_version().split("\n")[0].split(",")[0].strip()
+    vendor, version = MPI.get_vendor()
     size = state.comm.Get_size()
     grid = f"data {size // config.grid.height}"
     if config.grid.height > 1:
         grid += f" x height {config.grid.height}"
     return (
-        f"hpcdl: {size} rank{'s' * (size > 1)} ({grid}), {library}, "
+        f"hpcdl: {size} rank{'s' * (size > 1)} ({grid}), "
+        f"{vendor} {'.'.join(map(str, version))}, "
         f"{state.model.parameters.size} parameters in {config.run.dtype}, "
-        f"{state.data.samples} samples, {state.data.steps_per_epoch} steps per epoch"
+        f"{state.data.samples} samples, {state.data.steps_per_epoch} "
+        f"step{'s' * (state.data.steps_per_epoch > 1)} per epoch"
     )
 
 

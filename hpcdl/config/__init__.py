@@ -6,6 +6,7 @@ with file, line, key, value and what is allowed; ``to_toml`` writes the record o
 """
 
 from hpcdl.config import layers
+from hpcdl.config.changes import changed_settings
 from hpcdl.config.error import ConfigError
 from hpcdl.config.load import load, names, parse
 from hpcdl.config.schema import (
@@ -36,6 +37,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Train",
+    "changed_settings",
     "example",
     "layers",
     "load",

@@ -87,7 +87,7 @@ class Optimizer:
 class Schedule:
     """The course of the learning rate. It rises linearly from 0 during the warm-up."""
 
-    name: Literal["constant", "cosine", "step"] = option("constant", "what follows the warm-up")
+    name: Literal["constant", "cosine", "step"] = option("cosine", "what follows the warm-up")
     warmup_epochs: float = option(0.0, "length of the warm-up; at most train.epochs", at_least(0))
     final_lr: float = option(0.0, "cosine: where the learning rate ends", at_least(0))
     milestones: tuple[int, ...] = option(

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,6 +61,15 @@ def write_digits(path: str | os.PathLike[str], seed: int = 0) -> None:
                 _add(h5, f"{name}/target", labels[samples], _LABELS)
     except OSError as error:
         raise DataError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
+
+
+def is_digits(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is one that `write_digits` wrote."""
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            return bool(file.attrs.get("title") == _ABOUT["title"])
+    except OSError:
+        return False
 
 
 def ensure_digits(folder: str | os.PathLike[str]) -> Path:

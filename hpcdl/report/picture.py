@@ -82,6 +82,7 @@ def _head(figure: Any, name: str, text: str) -> None:
 def _curve(panel: Any, lines: Sequence[Line], key: str, color: str, label: str = "") -> list[float]:
     """Draw one quantity over the epochs; return its values that are numbers."""
     values = [line[key] for line in lines]
+    measured = [value for value in values if not math.isnan(value)]
     dots = "o" if len(lines) <= 40 else ""
     panel.plot(
         [line["epoch"] for line in lines],
@@ -90,10 +91,10 @@ def _curve(panel: Any, lines: Sequence[Line], key: str, color: str, label: str =
         marker=dots,
         markersize=4,
         linewidth=1.8,
-        label=label,
+        label=label if measured else "",
         clip_on=False,
     )
-    return [value for value in values if not math.isnan(value)]
+    return measured
 
 
 def _finish(panel: Any, title: str, measured: bool, *, legend: str = "") -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 import tomllib
 
-from tests.train.tools import metrics, train
+from tests.train.tools import metrics, train, write_config
 
 
 def hpcdl(*words, **more):
@@ -100,3 +100,21 @@ def test_only_the_ranks_start_mpi(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.endswith("False\n")
+
+
+def test_data_does_not_replace_a_file_of_somebody_else(tmp_path):
+    mine = tmp_path / "mine.h5"
+    mine.write_text("mine")
+    done = hpcdl("data", "digits", str(mine))
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert mine.read_text() == "mine"
+    for words in (["--force"], []):  # replaced; then it is ours, and the same bytes again
+        assert hpcdl("data", "digits", str(mine), *words).returncode == 0
+
+
+def test_resume_tells_which_settings_changed(tmp_path):
+    config = write_config(tmp_path, tmp_path)
+    train(config, "train.epochs=1")
+    done = train(config, "optimizer.lr=0.3", "train.epochs=2", options=["--resume"])
+    assert "other settings: train.epochs 1 -> 2, optimizer.lr 0.05 -> 0.3" in done.stdout
