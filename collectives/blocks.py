@@ -59,7 +59,8 @@ class Split:
         if block < 0 or count < 0 or block + count > self._parts:
             raise ValueError(f"blocks {block}..{block + count - 1}: there are {self._parts}")
         n = self._flat.size
-        return self._flat[block * n // self._parts : (block + count) * n // self._parts]
+        start, stop = (share(n, b, self._parts)[0] for b in (block, block + count))
+        return self._flat[start:stop]
 
 
 class Regions:

@@ -29,7 +29,6 @@ class Collective:
         required: ``required(size, blocks)`` -> bool (size, blocks): which blocks hold output.
         sources: ``sources(rank, block, size, blocks)`` -> the tokens ``(origin, block)`` that an
             output block must contain, each exactly once.
-        rooted: it has a root; algorithms are written for root 0.
         one_space: a block number means the same data on all ranks, so that a send and its receive
             name the same blocks (not so where blocks are addressed by destination).
     """
@@ -38,7 +37,6 @@ class Collective:
     given: Callable[[int, int], Mask]
     required: Callable[[int, int], Mask]
     sources: Callable[[int, int, int, int], list[tuple[int, int]]]
-    rooted: bool = False
     one_space: bool = True
 
     def start(self, size: int, blocks: int) -> Tokens:
@@ -86,10 +84,8 @@ def _everyone(rank: int, block: int, size: int, blocks: int) -> list[tuple[int, 
 
 
 ALLREDUCE = Collective("allreduce", _everywhere, _everywhere, _everyone)
-REDUCE = Collective("reduce", _everywhere, _at_root, _everyone, rooted=True)
-BCAST = Collective(
-    "bcast", _at_root, _everywhere, lambda rank, block, size, blocks: [(0, block)], rooted=True
-)
+REDUCE = Collective("reduce", _everywhere, _at_root, _everyone)
+BCAST = Collective("bcast", _at_root, _everywhere, lambda rank, block, size, blocks: [(0, block)])
 REDUCE_SCATTER = Collective("reduce_scatter", _everywhere, _at_owner, _everyone)
 ALLGATHER = Collective(
     "allgather",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -204,22 +203,3 @@ def check_launcher(comm: MPI.Comm, expected: int | None = None) -> None:
         raise LaunchError(_other_launcher(*stated, _library()))
     if expected is not None and expected != size:
         raise LaunchError(f"the job was started for {expected} ranks, but MPI sees {size}")
-
-
-def run_ranks(
-    ranks: int, program: Sequence[str], *, timeout: float | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a program on ``ranks`` ranks of this machine and return what it printed.
-
-    Raises:
-        subprocess.TimeoutExpired: it took longer than ``timeout`` seconds; it was killed.
-        LaunchError: there is no mpiexec.
-    """
-    return subprocess.run(
-        mpiexec_command(ranks, program),
-        env=launch_environment(ranks, os.environ),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -75,8 +75,11 @@ class Run:
         bcast(self.model.packed.buffers, comm=self.comm, traffic=self.layer_traffic)
 
 
-class Hook(Protocol):
-    """Something to do during training; all ranks call all hooks at the same steps."""
+class Hook:
+    """Something to do during training; all ranks call all hooks at the same steps.
+
+    A hook overrides what it needs; the rest does nothing.
+    """
 
     def start(self, run: Run) -> None:
         """Do something before the first step."""

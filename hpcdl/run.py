@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -243,4 +242,3 @@ def _banner(config: Config, state: Run) -> str:
 
 def _say(text: str) -> None:
     print(text, flush=True)
-    sys.stdout.flush()

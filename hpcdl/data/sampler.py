@@ -7,6 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from collectives import blocks
+
 __all__ = ["GlobalBatches", "permutation", "share"]
 
 Indices = NDArray[np.int64]
@@ -121,5 +123,4 @@ def share(indices: Indices, rank: int, size: int) -> Indices:
     """
     if not 0 <= rank < size:
         raise ValueError(f"rank = {rank}; it must be >= 0 and < size = {size}")
-    length = len(indices)
-    return indices[rank * length // size : (rank + 1) * length // size]
+    return indices[slice(*blocks.share(len(indices), rank, size))]

@@ -9,10 +9,10 @@ from pathlib import Path
 from hpcdl import snapshot
 from hpcdl.checkpoint import CheckpointDir, CheckpointError
 from hpcdl.errors import UserError
-from hpcdl.loop import Run
+from hpcdl.loop import Hook, Run
 
 
-class Checkpoints:
+class Checkpoints(Hook):
     """Save the run every so many epochs and steps, and at the end; rank 0 writes.
 
     Args:

@@ -12,11 +12,11 @@ from collectives import Traffic, allreduce
 from hpcdl import metricsfile
 from hpcdl.batches import Batches
 from hpcdl.evaluate import evaluate, means
-from hpcdl.loop import Run
+from hpcdl.loop import Hook, Run
 from hpcdl.rundir import using
 
 
-class Metrics:
+class Metrics(Hook):
     """Evaluate after each epoch and append a line to a file of JSON lines.
 
     The keys: ``epoch``, ``step``, ``time_s`` (seconds of training so far), ``train_loss`` and
@@ -63,9 +63,6 @@ class Metrics:
                 self._tell(f"{self._path}: {bad} line{'s' * (bad > 1)} could not be read: dropped")
         self._mark(run)
 
-    def after_step(self, run: Run) -> None:
-        """Nothing to do."""
-
     def after_epoch(self, run: Run) -> None:
         """Measure, evaluate, write.
 
@@ -75,6 +72,8 @@ class Metrics:
         elapsed = run.elapsed()
         began, step, traffic, layer_traffic = self._since
         seconds, steps = max(elapsed - began, 1e-9), max(run.step - step, 1)
+        # A run that was continued within an epoch has trained on a part of it only.
+        samples = run.data.samples * steps / run.data.steps_per_epoch
         grads, layers = run.traffic.since(traffic), run.layer_traffic.since(layer_traffic)
         train_loss, train_accuracy = means(run.tally, run.comm)
         test_loss = test_accuracy = None
@@ -82,7 +81,6 @@ class Metrics:
             test_loss, test_accuracy = evaluate(run.model, self._test, run.comm)
         mine = np.array([grads.seconds + layers.seconds, grads.bytes, layers.bytes], float)
         mean = allreduce(mine, comm=run.comm) / run.comm.Get_size()
-        whole = steps == run.data.steps_per_epoch
         line = {
             "epoch": run.epoch,
             "step": run.step,
@@ -91,7 +89,7 @@ class Metrics:
             "train_accuracy": train_accuracy,
             "test_loss": test_loss,
             "test_accuracy": test_accuracy,
-            "samples_per_s": self._samples(run, steps, whole) / seconds,
+            "samples_per_s": samples / seconds,
             "comm_fraction": float(mean[0]) / seconds,
             "wire_bytes_per_step": float(mean[1] + mean[2]) / steps,
             "gradient_bytes_per_step": float(mean[1]) / steps,
@@ -104,17 +102,5 @@ class Metrics:
                 listener(line)
         self._mark(run)
 
-    def stopped(self, run: Run) -> None:
-        """Nothing to do."""
-
-    def end(self, run: Run) -> None:
-        """Nothing to do."""
-
     def _mark(self, run: Run) -> None:
         self._since = (run.elapsed(), run.step, run.traffic.copy(), run.layer_traffic.copy())
-
-    @staticmethod
-    def _samples(run: Run, steps: int, whole: bool) -> float:
-        # A run that was continued within an epoch has trained on a part of it only.
-        per_epoch = run.data.samples
-        return per_epoch if whole else per_epoch * steps / run.data.steps_per_epoch

@@ -8,10 +8,10 @@ from types import FrameType
 import numpy as np
 
 from collectives import MAX, allreduce
-from hpcdl.loop import Run
+from hpcdl.loop import Hook, Run
 
 
-class Preemption:
+class Preemption(Hook):
     """On SIGUSR1, at any rank, end the run after the step; `Checkpoints` then saves it.
 
     The signal may reach ranks at different steps, or only some of them; every few steps they agree.
@@ -39,12 +39,6 @@ class Preemption:
                 f"stopped by SIGUSR1 after step {run.step} of {run.steps}; a checkpoint was "
                 "written, and --resume goes on from it"
             )
-
-    def after_epoch(self, run: Run) -> None:
-        """Nothing to do."""
-
-    def stopped(self, run: Run) -> None:
-        """Nothing to do."""
 
     def end(self, run: Run) -> None:
         """Stop listening."""

@@ -10,10 +10,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from collectives import allreduce
-from hpcdl.loop import Run
+from hpcdl.loop import Hook, Run
 
 
-class Progress:
+class Progress(Hook):
     """Show how training goes on; rank 0 writes.
 
     Args:
@@ -62,9 +62,6 @@ class Progress:
         )
         self._write(text, keep=not self._live)
 
-    def after_epoch(self, run: Run) -> None:
-        """Nothing to do: `epoch` is told of the metrics."""
-
     def epoch(self, line: dict[str, Any]) -> None:
         """Write the line of an epoch: a listener of `hpcdl.hooks.Metrics`."""
         test = ""
@@ -77,12 +74,6 @@ class Progress:
             f"{line['wire_bytes_per_step'] / 1e3:.1f} kB/step"
         )
         self._write(text, keep=True)
-
-    def stopped(self, run: Run) -> None:
-        """Nothing to do."""
-
-    def end(self, run: Run) -> None:
-        """Nothing to do."""
 
     def _write(self, text: str, *, keep: bool) -> None:
         if self._live:
