@@ -3,7 +3,8 @@
 The state of a schedule is, for each rank and each block, how often it contains each token. The
 token ``(origin, b)`` stands for block ``b`` as rank ``origin`` held it at the start. So a sum is
 a vector of counts, a copy is a vector with a single one, and "each contribution exactly once" is
-an equality of vectors.
+an equality of vectors. Where a block number means the same data on all ranks, block ``b`` can
+contain tokens ``(origin, b)`` only, and the vector has an entry for each origin.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Collective:
             output block must contain, each exactly once.
         one_space: a block number means the same data on all ranks, so that a send and its receive
             name the same blocks (not so where blocks are addressed by destination).
+        fits: ``fits(size, blocks)`` -> whether the data can be split into so many blocks.
     """
 
     name: str
@@ -38,19 +40,28 @@ class Collective:
     required: Callable[[int, int], Mask]
     sources: Callable[[int, int, int, int], list[tuple[int, int]]]
     one_space: bool = True
+    fits: Callable[[int, int], bool] = lambda size, blocks: True
+
+    def tokens(self, size: int, blocks: int) -> int:
+        """Return how many different tokens a block can contain."""
+        return size if self.one_space else size * blocks
+
+    def token(self, number: int, block: int, blocks: int) -> tuple[int, int]:
+        """Return the token ``(origin, b)`` that an entry of the counts of a block stands for."""
+        return (number, block) if self.one_space else divmod(number, blocks)
 
     def start(self, size: int, blocks: int) -> Tokens:
-        """Return the token counts at the start: int16 (size, blocks, size * blocks)."""
-        state = np.zeros((size, blocks, size * blocks), np.int16)
+        """Return the token counts at the start: int16 (size, blocks, tokens)."""
+        state = np.zeros((size, blocks, self.tokens(size, blocks)), np.int16)
         rank, block = np.nonzero(self.given(size, blocks))
-        state[rank, block, rank * blocks + block] = 1
+        state[rank, block, rank if self.one_space else rank * blocks + block] = 1
         return state
 
     def goal(self, rank: int, block: int, size: int, blocks: int) -> Tokens:
-        """Return the token counts that an output block must have: int16 (size * blocks,)."""
-        counts = np.zeros(size * blocks, np.int16)
+        """Return the token counts that an output block must have: int16 (tokens,)."""
+        counts = np.zeros(self.tokens(size, blocks), np.int16)
         for origin, b in self.sources(rank, block, size, blocks):
-            counts[origin * blocks + b] = 1
+            counts[origin if self.one_space else origin * blocks + b] = 1
         return counts
 
 
@@ -73,9 +84,13 @@ def _at_owner(size: int, blocks: int) -> Mask:
     return np.repeat(np.eye(size, dtype=bool), blocks // size, axis=1)
 
 
-def _first_half(size: int, blocks: int) -> Mask:
+def _dealt(size: int, blocks: int) -> bool:
+    return blocks % size == 0
+
+
+def _among(first: int, last: int, size: int, blocks: int) -> Mask:
     mask = np.zeros((size, blocks), bool)
-    mask[:, : blocks // 2] = True
+    mask[:, first:last] = True
     return mask
 
 
@@ -83,24 +98,53 @@ def _everyone(rank: int, block: int, size: int, blocks: int) -> list[tuple[int, 
     return [(origin, block) for origin in range(size)]
 
 
+def _root(rank: int, block: int, size: int, blocks: int) -> list[tuple[int, int]]:
+    return [(0, block)]
+
+
+def _owner(rank: int, block: int, size: int, blocks: int) -> list[tuple[int, int]]:
+    return [(owner(block, size, blocks), block)]
+
+
 ALLREDUCE = Collective("allreduce", _everywhere, _everywhere, _everyone)
 REDUCE = Collective("reduce", _everywhere, _at_root, _everyone)
-BCAST = Collective("bcast", _at_root, _everywhere, lambda rank, block, size, blocks: [(0, block)])
-REDUCE_SCATTER = Collective("reduce_scatter", _everywhere, _at_owner, _everyone)
-ALLGATHER = Collective(
-    "allgather",
-    _at_owner,
-    _everywhere,
-    lambda rank, block, size, blocks: [(owner(block, size, blocks), block)],
-)
+BCAST = Collective("bcast", _at_root, _everywhere, _root)
+REDUCE_SCATTER = Collective("reduce_scatter", _everywhere, _at_owner, _everyone, fits=_dealt)
+ALLGATHER = Collective("allgather", _at_owner, _everywhere, _owner, fits=_dealt)
+GATHER = Collective("gather", _at_owner, _at_root, _owner, fits=_dealt)
+SCATTER = Collective("scatter", _at_root, _at_owner, _root, fits=_dealt)
 ALLTOALL = Collective(
-    # Blocks 0 .. size-1 are what goes to each rank, blocks size .. 2 size - 1 what came from each.
+    # Blocks 0 .. size-1 are what goes to each rank, blocks size .. 2 size - 1 what came from each;
+    # all further blocks are scratch.
     "alltoall",
-    _first_half,
-    lambda size, blocks: ~_first_half(size, blocks),
+    lambda size, blocks: _among(0, size, size, blocks),
+    lambda size, blocks: _among(size, 2 * size, size, blocks),
     lambda rank, block, size, blocks: [(block - size, rank)],
     one_space=False,
+    fits=lambda size, blocks: blocks >= 2 * size,
+)
+BARRIER = Collective(
+    # A token of each rank must have come to all: nobody leaves before everybody has entered. The
+    # blocks hold no data when it runs.
+    "barrier",
+    _at_owner,
+    _everywhere,
+    _owner,
+    fits=_dealt,
 )
 
-COLLECTIVES = {c.name: c for c in (ALLREDUCE, REDUCE, BCAST, REDUCE_SCATTER, ALLGATHER, ALLTOALL)}
+COLLECTIVES = {
+    c.name: c
+    for c in (
+        ALLREDUCE,
+        REDUCE,
+        BCAST,
+        REDUCE_SCATTER,
+        ALLGATHER,
+        ALLTOALL,
+        GATHER,
+        SCATTER,
+        BARRIER,
+    )
+}
 """All collectives, by name."""

@@ -9,10 +9,12 @@ The contract of a round:
 2. then every ``Zero`` clears its blocks;
 3. then what arrives is stored (``Recv``) or accumulated (``Reduce``), in the order of the list.
 
-A send and its receive stand in the same round of both ranks; several between the same two ranks
-are matched in order. So all messages of a round may be in flight at once, and no round can
-deadlock. Inside one round a rank may not store into a block that it also sends, stores or reduces
-into: `collectives.verify` refuses that. It may reduce into a block that it sends.
+A send and its receive stand in the same round of both ranks. All steps of a round that move data
+from one rank to another travel as one message, in the order of the list; both ranks list them in
+the same order, with the same counts. So there is at most one message for each ordered pair of ranks
+and round, all messages of a round may be in flight at once, and no round can deadlock. Inside one
+round a rank may not store into a block that it also sends, stores or reduces into:
+`collectives.verify` refuses that. It may reduce into a block that it sends.
 
 A step whose peer is `NULL` does nothing: so one formula serves ranks that sit out a round.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from collectives.registry import Algorithm
 from collectives.step import Recv, Reduce, Round, Send, Step, Zero, scalar
 
 MAX_COUNTS = 1 << 31
-"""A proof keeps ``(size * blocks) ** 2`` counts of 2 bytes; with more than this it is refused."""
+"""A proof keeps a count of 2 bytes for each rank, block and token; above this it is refused."""
 
 _MANY = 3
 """A count that stands for itself and all above it, so that no count can wrap around to 1."""
@@ -39,7 +39,15 @@ class ScheduleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was proved: counts over all ranks, messages to oneself left out."""
+    """What was proved: counts over all ranks, what stays on a rank left out.
+
+    Attributes:
+        collective: its name.
+        algorithm: its name, with the tunables that are set.
+        size: for how many ranks.
+        rounds: how many it has.
+        messages: how many are sent: one for each pair of ranks, direction and round.
+    """
 
     collective: str
     algorithm: str
@@ -62,7 +70,7 @@ def verify(algorithm: Algorithm, size: int) -> Proof:
         ScheduleError: the algorithm is wrong; the message names the rank, the round and the block.
     """
     size = _whole("size", size)
-    label = f"{algorithm.collective.name} {algorithm.name}, {size} ranks"
+    label = f"{algorithm.collective.name} {algorithm.spec}, {size} ranks"
     try:
         blocks = _blocks_of(algorithm, size)
         _check_blocks(algorithm.collective, size, blocks)
@@ -70,13 +78,22 @@ def verify(algorithm: Algorithm, size: int) -> Proof:
         _prove(algorithm.collective, schedule, blocks)
     except ScheduleError as error:
         raise ScheduleError(f"{label}: {error}") from error.__cause__
-    sends = sum(
-        isinstance(s, Send) and s.peer != rank
+    messages = sum(
+        len({s.peer for s in steps if isinstance(s, Send)} - {rank})
         for rank, rounds in enumerate(schedule)
         for steps in rounds
-        for s in steps
     )
-    return Proof(algorithm.collective.name, algorithm.name, size, len(schedule[0]), sends)
+    return Proof(algorithm.collective.name, algorithm.spec, size, len(schedule[0]), messages)
+
+
+def variants(algorithm: Algorithm, size: int) -> Iterator[Algorithm]:
+    """Yield an algorithm with each value of each tunable that is worth a try on ``size`` ranks.
+
+    One tunable is changed at a time; the others keep what they have.
+    """
+    for key, tunable in algorithm.tunables.items():
+        for value in tunable.values(size):
+            yield algorithm.tuned(**{key: value})
 
 
 def verify_schedule(
@@ -150,17 +167,20 @@ def _blocks_of(algorithm: Algorithm, size: int) -> int:
 
 
 def _check_blocks(collective: Collective, size: int, blocks: int) -> None:
-    needed = (size * blocks) ** 2
+    needed = size * blocks * collective.tokens(size, blocks)
     if needed > MAX_COUNTS:
         raise ValueError(
             f"{size} ranks with {blocks} blocks: a proof needs {needed} counts; "
             f"{MAX_COUNTS} are the most that are kept in memory"
         )
     shape = size, blocks
-    fits = all(mask(*shape).shape == shape for mask in (collective.given, collective.required))
+    fits = collective.fits(*shape)
+    for mask in (collective.given, collective.required) if fits else ():
+        fits = fits and mask(*shape).shape == shape
     for rank, block in np.argwhere(collective.required(*shape)).tolist() if fits else ():
         sources = collective.sources(rank, block, *shape)
         fits = fits and all(0 <= origin < size and 0 <= b < blocks for origin, b in sources)
+        fits = fits and all(b == block or not collective.one_space for _, b in sources)
     if not fits:
         raise ScheduleError(f"{collective.name} cannot be done with {blocks} blocks")
 
@@ -308,11 +328,11 @@ def _check_goal(collective: Collective, state: Tokens, defined: Mask, written: T
         difference = state[rank, block] - collective.goal(rank, block, size, blocks)
         wrong = np.flatnonzero(difference)
         if wrong.size:
-            parts = [
-                f"block {t % blocks} of rank {t // blocks} "
-                + ("is missing" if difference[t] < 0 else f"is there {_times(difference[t])} more")
-                for t in wrong[:3].tolist()
-            ]
+            parts = []
+            for t in wrong[:3].tolist():
+                origin, b = collective.token(t, block, blocks)
+                much = "missing" if difference[t] < 0 else f"there {_times(difference[t])} more"
+                parts.append(f"block {b} of rank {origin} is {much}")
             more = f", and {wrong.size - 3} more faults" if wrong.size > 3 else ""
             raise ScheduleError(f"{where}: {', '.join(parts)}{more}")
 

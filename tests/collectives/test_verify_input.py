@@ -199,7 +199,7 @@ def test_blocks_that_are_no_number_are_refused(blocks, message):
 
 
 @pytest.mark.parametrize(
-    ("collective", "blocks"), [(ALLGATHER, 1), (ALLGATHER, 3), *((ALLTOALL, b) for b in (1, 3, 8))]
+    ("collective", "blocks"), [(ALLGATHER, 1), (ALLGATHER, 3), (ALLTOALL, 1), (ALLTOALL, 3)]
 )
 def test_blocks_that_do_not_suit_the_collective_are_refused(collective, blocks):
     with pytest.raises(ScheduleError, match=f"{collective.name} cannot be done with {blocks} bloc"):
@@ -207,9 +207,9 @@ def test_blocks_that_do_not_suit_the_collective_are_refused(collective, blocks):
 
 
 def test_a_proof_that_does_not_fit_into_memory_is_refused():
-    with pytest.raises(ValueError, match="512 ranks with 512 blocks: a proof needs 68719476736"):
-        verify(named("ring"), 512)
-    assert verify(named("recursive_doubling"), 128).rounds == 7
+    with pytest.raises(ValueError, match="512 ranks with 1024 blocks: a proof needs 274877906944"):
+        verify(named("pairwise", ALLTOALL), 512)
+    assert verify(named("recursive_doubling"), 512).rounds == 9
 
 
 def test_a_rank_may_be_an_integer_of_numpy():
