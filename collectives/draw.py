@@ -21,6 +21,9 @@ MAX_MESSAGES = 4000
 MAX_RANKS = 512
 """A picture or a text of more ranks than that is of no use, and takes long to find out."""
 
+_LABEL = 14
+"""The most characters of a label; where the blocks need more, it gives their number."""
+
 _ROW, _COLUMN, _LEFT, _TOP, _FOOT = 50, 104, 84, 96, 62  # pixels
 _INK, _FAINT = "#1f2933", "#c3cbd4"
 _COLOURS = {True: "#c0392b", False: "#1f5fa8"}  # reduced, stored
@@ -64,7 +67,7 @@ def draw_svg(algorithm: Algorithm, size: int) -> str:
         )
     sheet = _Sheet(size, rounds)
     arrows = _arrows(sheet, messages, blocks)
-    title = f"{algorithm.collective.name}: {algorithm.name}, {_count(size, 'rank')}"
+    title = f"{algorithm.collective.name}: {algorithm.spec}, {_count(size, 'rank')}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{sheet.width:g}" height="{sheet.height}" '
         f'viewBox="0 0 {sheet.width:g} {sheet.height}" role="img">',
@@ -96,7 +99,7 @@ def draw_text(algorithm: Algorithm, size: int) -> str:
     blocks = algorithm.blocks(size)
     rounds, messages = messages_of(algorithm, size)
     lines = [
-        f"{algorithm.collective.name}: {algorithm.name}, {_count(size, 'rank')}",
+        f"{algorithm.collective.name}: {algorithm.spec}, {_count(size, 'rank')}",
         _facts(algorithm, rounds, messages, blocks),
         "a ->b [c] +  rank a sends block c to rank b, which adds it; = which stores it",
         "",
@@ -164,8 +167,15 @@ def _count(n: int, what: str) -> str:
 
 
 def _label(message: Message) -> str:
-    first, last = message.block, message.block + message.count - 1
-    return str(first) if first == last else f"{first}-{last}"
+    """Return the blocks, as the sender numbers them: ``3``, ``0-3`` or ``1,4-5``."""
+    spans: list[list[int]] = []
+    for piece in message.pieces:
+        if spans and spans[-1][1] == piece.block:
+            spans[-1][1] += piece.count
+        else:
+            spans.append([piece.block, piece.block + piece.count])
+    text = ",".join(str(a) if b - a == 1 else f"{a}-{b - 1}" for a, b in spans)
+    return text if len(text) <= _LABEL else f"{message.count} blocks"
 
 
 def _head(reduced: bool) -> str:

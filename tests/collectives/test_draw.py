@@ -8,7 +8,7 @@ import pytest
 from collectives.collective import ALLREDUCE, ALLTOALL, BCAST
 from collectives.draw import MAX_MESSAGES, draw_svg, draw_text
 from collectives.messages import messages_of
-from collectives.step import Reduce, Send
+from collectives.step import Recv, Reduce, Send
 
 from .algorithms import every_algorithm, made, named
 
@@ -58,22 +58,28 @@ def test_arrows_lead_from_the_row_of_the_sender_to_that_of_the_receiver():
 def test_labels_name_the_blocks():
     svg = draw_svg(named("rabenseifner"), 4)
     labels = [g.find(f"{SVG}text").text for g in groups(svg, "label")]
-    _, messages = messages_of(named("rabenseifner"), 4)
-    expected = [
-        str(m.block) if m.count == 1 else f"{m.block}-{m.block + m.count - 1}" for m in messages
-    ]
-    assert sorted(labels) == sorted(expected)
-    assert "2-3" in labels
+    # Halving: ranks 0 and 1 give the upper half, 2 and 3 the lower one; then 0 and 2 give an odd
+    # block, 1 and 3 an even one. Doubling takes the same way back.
+    halving = ["2-3", "2-3", "0-1", "0-1", "1", "0", "3", "2"]
+    doubling = ["0", "1", "2", "3", "0-1", "0-1", "2-3", "2-3"]
+    assert labels == halving + doubling
+
+
+def test_one_label_for_all_blocks_of_a_message():
+    def generate(rank, size):
+        blocks = [5, 0, 1, 3] if size == 2 else range(0, 40, 2)
+        yield [Send(1, b) if rank == 0 else Recv(0, b) for b in blocks if rank < 2]
+
+    for size, label in ((2, "5,0-1,3"), (3, "20 blocks")):
+        svg = draw_svg(made(generate, ALLREDUCE, lambda size: 40), size)
+        assert [g.find(f"{SVG}text").text for g in groups(svg, "label")] == [label]
 
 
 def test_labels_of_one_rank_and_round_do_not_overlap():
     def generate(rank, size):
-        if rank == 0:
-            yield [Send(1, 0), Send(1, 1), Send(1, 2)]
-        else:
-            yield [Reduce(0, 0), Reduce(0, 1), Reduce(0, 2)]
+        yield [Send(r, r) for r in range(1, 4)] if rank == 0 else [Reduce(0, rank)]
 
-    svg = draw_svg(made(generate, ALLREDUCE, lambda size: 3), 2)
+    svg = draw_svg(made(generate, ALLREDUCE), 4)
     tops = sorted(float(g.find(f"{SVG}rect").get("y")) for g in groups(svg, "label"))
     assert len(tops) == 3
     assert min(b - a for a, b in pairwise(tops)) >= 16

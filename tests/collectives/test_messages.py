@@ -4,6 +4,8 @@ n bytes on p ranks; "at most" what the busiest rank sends. Ring: Patarasuk & Yua
 Thakur, Rabenseifner & Gropp 2005; Ben-Nun & Hoefler 2019, section 2.
 """
 
+from collections import defaultdict
+from fractions import Fraction
 from math import ceil, log2
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 from collectives.blocks import Split
 from collectives.collective import ALLGATHER, ALLTOALL, BCAST, REDUCE, REDUCE_SCATTER
-from collectives.messages import messages_of
+from collectives.messages import Piece, Sent, messages_of, sent_by
 from collectives.step import Recv, Reduce, Send, rounds_of
 from collectives.verify import ScheduleError
 
@@ -115,26 +117,30 @@ def test_the_fold_costs_two_rounds_and_two_messages_for_each_rank_too_many(p, na
 def test_messages_are_the_sends_and_have_the_kind_of_their_receive(algorithm, p):
     rounds, messages = messages_of(algorithm, p)
     assert len({m.round for m in messages}) <= rounds
-    found = {(m.round, m.source, m.target, m.block, m.count) for m in messages}
-    arrived = {(m.round, m.target, m.source, m.into, m.count, m.reduced) for m in messages}
-    assert len(found) == len(arrived) == len(messages)
+    assert len({(m.round, m.source, m.target) for m in messages}) == len(messages)
+    sends, takes = defaultdict(list), defaultdict(list)
     for rank in range(p):
         for k, steps in enumerate(rounds_of(algorithm.generate, rank, p)):
             for s in steps:
                 if isinstance(s, Send):
-                    assert (k, rank, s.peer, s.block, s.count) in found
+                    sends[k, rank, s.peer].append((s.block, s.count))
                 else:
                     kind = isinstance(s, Reduce)
-                    assert (k, rank, s.peer, s.block, s.count, kind) in arrived
+                    takes[k, s.peer, rank].append((s.block, s.count, kind))
+    found = {(m.round, m.source, m.target): m.pieces for m in messages}
+    assert {k: [(q.block, q.count) for q in v] for k, v in found.items()} == sends
+    assert {k: [(q.into, q.count, q.reduced) for q in v] for k, v in found.items()} == takes
 
 
-def test_several_messages_between_two_ranks_are_matched_in_order():
+def test_steps_between_two_ranks_are_matched_in_order_and_travel_as_one_message():
     def generate(rank, size):
         yield [Send(1, 2), Send(1, 0)] if rank == 0 else [Reduce(0, 2), Recv(0, 0)]
 
-    _, (first, second) = messages_of(made(generate, blocks=lambda size: 3), 2)
-    assert (first.block, first.into, first.reduced) == (2, 2, True)
-    assert (second.block, second.into, second.reduced) == (0, 0, False)
+    algorithm = made(generate, blocks=lambda size: 3)
+    _, (message,) = messages_of(algorithm, 2)
+    assert message.pieces == (Piece(2, 1, 2, True), Piece(0, 1, 0, False))
+    assert (message.count, message.reduced) == (2, True)
+    assert sent_by(algorithm, 2) == Sent(1, (1, 0), (Fraction(2, 3), Fraction(0)))
 
 
 def test_a_message_without_a_partner_is_refused():
@@ -148,6 +154,6 @@ def test_a_message_without_a_partner_is_refused():
 @pytest.mark.parametrize("p", [3, 7])
 def test_real_blocks_of_the_ring_differ_by_one_element(p):
     x = np.zeros(100, np.float32)
-    lengths = [Split(x, p).view(b).size for b in range(p)]
+    lengths = [Split(x, p).views(b)[0].size for b in range(p)]
     assert sum(lengths) == 100
     assert max(lengths) - min(lengths) <= 1
