@@ -21,33 +21,64 @@ from collectives.traffic import Traffic
 
 if TYPE_CHECKING:
     from collectives.abort import abort_on_exception
-    from collectives.api import allgather, allreduce, alltoall, bcast, reduce, reduce_scatter
+    from collectives.api import (
+        allgather,
+        allreduce,
+        alltoall,
+        barrier,
+        bcast,
+        gather,
+        reduce,
+        reduce_scatter,
+        scatter,
+    )
+    from collectives.bind import bind
     from collectives.launch import check_launcher
     from collectives.plan import Plan
     from collectives.plans import (
         plan_allgather,
         plan_allreduce,
         plan_alltoall,
+        plan_barrier,
         plan_bcast,
+        plan_gather,
+        plan_neighbor,
         plan_reduce,
         plan_reduce_scatter,
+        plan_scatter,
     )
 
 _HOME = {
     "abort_on_exception": "abort",
     "check_launcher": "launch",
     "Plan": "plan",
+    "bind": "bind",
     **dict.fromkeys(
-        ("allgather", "allreduce", "alltoall", "bcast", "reduce", "reduce_scatter"), "api"
+        (
+            "allgather",
+            "allreduce",
+            "alltoall",
+            "barrier",
+            "bcast",
+            "gather",
+            "reduce",
+            "reduce_scatter",
+            "scatter",
+        ),
+        "api",
     ),
     **dict.fromkeys(
         (
             "plan_allgather",
             "plan_allreduce",
             "plan_alltoall",
+            "plan_barrier",
             "plan_bcast",
+            "plan_gather",
+            "plan_neighbor",
             "plan_reduce",
             "plan_reduce_scatter",
+            "plan_scatter",
         ),
         "plans",
     ),
@@ -65,16 +96,24 @@ __all__ = [
     "allgather",
     "allreduce",
     "alltoall",
+    "barrier",
     "bcast",
+    "bind",
     "check_launcher",
+    "gather",
     "plan_allgather",
     "plan_allreduce",
     "plan_alltoall",
+    "plan_barrier",
     "plan_bcast",
+    "plan_gather",
+    "plan_neighbor",
     "plan_reduce",
     "plan_reduce_scatter",
+    "plan_scatter",
     "reduce",
     "reduce_scatter",
+    "scatter",
 ]
 
 

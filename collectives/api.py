@@ -6,16 +6,21 @@ Without ``recvbuf`` each call works in place. Each returns the array that holds 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
 from collectives import plans
-from collectives.blocks import share
+from collectives.arguments import at, bounds_of, check_alike, check_buffer
 from collectives.memory import flat, namespace
 from collectives.op import SUM, Op
-from collectives.traffic import Traffic
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from collectives.options import Options
 
 
 def allreduce(
@@ -24,8 +29,7 @@ def allreduce(
     op: Op = SUM,
     *,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Reduce an array over all ranks, elementwise; every rank gets the result.
 
@@ -37,18 +41,18 @@ def allreduce(
         recvbuf: C-contiguous array of as many elements and the same dtype, or None for in place.
         op: SUM, PROD, MIN or MAX.
         comm: the communicator.
-        algorithm: a name that ``python -m collectives list`` shows, or "auto".
-        traffic: counters to add to.
+        **options: see `collectives.options.Options`.
 
     Returns:
         ``recvbuf``, or ``sendbuf`` where that is None.
 
     Raises:
         TypeError: not an array, or a dtype that cannot be reduced or differs.
-        ValueError: not contiguous, read-only, of another length, or no such algorithm.
+        ValueError: not contiguous, read-only, of another length, or no such algorithm or
+            executor.
     """
     result = _result(sendbuf, recvbuf, comm)
-    with plans.plan_allreduce(result, op, comm=comm, algorithm=algorithm, traffic=traffic) as plan:
+    with plans.plan_allreduce(result, op, comm=comm, **options) as plan:
         plan.run()
     return result
 
@@ -60,8 +64,7 @@ def reduce(
     root: int = 0,
     *,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Reduce an array over all ranks, elementwise; ``root`` gets the result.
 
@@ -71,9 +74,7 @@ def reduce(
         ``recvbuf``, or ``sendbuf`` where that is None; meaningful at ``root`` only.
     """
     result = _result(sendbuf, recvbuf, comm)
-    with plans.plan_reduce(
-        result, op, root, comm=comm, algorithm=algorithm, traffic=traffic
-    ) as plan:
+    with plans.plan_reduce(result, op, root, comm=comm, **options) as plan:
         plan.run()
     return result
 
@@ -83,8 +84,7 @@ def bcast(
     root: int = 0,
     *,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Copy the array of ``root`` to all ranks, in place.
 
@@ -92,17 +92,17 @@ def bcast(
         buffer: C-contiguous numpy or cupy array of any dtype of fixed size.
         root: the rank that has the data.
         comm: the communicator.
-        algorithm: a name that ``python -m collectives list`` shows, or "auto".
-        traffic: counters to add to.
+        **options: see `collectives.options.Options`.
 
     Returns:
         ``buffer``.
 
     Raises:
         TypeError: not an array, or of a dtype without a fixed size.
-        ValueError: not contiguous, read-only, no such root, or no such algorithm.
+        ValueError: not contiguous, read-only, no such root, or no such algorithm or
+            executor.
     """
-    with plans.plan_bcast(buffer, root, comm=comm, algorithm=algorithm, traffic=traffic) as plan:
+    with plans.plan_bcast(buffer, root, comm=comm, **options) as plan:
         plan.run()
     return buffer
 
@@ -112,44 +112,41 @@ def reduce_scatter(
     recvbuf: Any = None,
     op: Op = SUM,
     *,
+    counts: Sequence[int] | None = None,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Reduce an array over all ranks; rank r gets part r of the result.
 
-    The parts are those of `collectives.blocks.share`: consecutive in the flat array, of lengths
-    that differ by at most one.
+    The parts are consecutive in the flat array.
 
     Args:
         sendbuf: as for `allreduce`. Without ``recvbuf`` it is used as scratch.
         recvbuf: C-contiguous array with as many elements as this rank's part, or None.
         op: SUM, PROD, MIN or MAX.
+        counts: elements of each rank's part; None: lengths that differ by at most one.
         comm: the communicator.
-        algorithm: a name that ``python -m collectives list`` shows, or "auto".
-        traffic: counters to add to.
+        **options: see `collectives.options.Options`.
 
     Returns:
         ``recvbuf``; where that is None, a 1-D view of this rank's part of ``sendbuf``.
 
     Raises:
         TypeError: not an array, or a dtype that cannot be reduced or differs.
-        ValueError: not contiguous, read-only, of another length, or no such algorithm.
+        ValueError: not contiguous, read-only, of another length, or no such algorithm or
+            executor.
     """
+    bounds = bounds_of("counts", counts, int(np.size(sendbuf)), comm)
+    mine = slice(*bounds[comm.Get_rank() : comm.Get_rank() + 2])
     work = sendbuf
-    start, stop = 0, 0
     if recvbuf is not None:
-        plans.check_buffer("sendbuf", _contiguous(sendbuf), comm, reduce=True, writable=False)
-        plans.check_buffer("recvbuf", recvbuf, comm, reduce=True)
-        start, stop = share(int(sendbuf.size), comm.Get_rank(), comm.Get_size())
-        plans.check_alike(sendbuf, recvbuf, stop - start, comm)
+        check_buffer("sendbuf", _contiguous(sendbuf), comm, reduce=True, writable=False)
+        check_buffer("recvbuf", recvbuf, comm, reduce=True)
+        check_alike(sendbuf, recvbuf, mine.stop - mine.start, comm)
         work = namespace(sendbuf).array(sendbuf, order="C")
-    with plans.plan_reduce_scatter(
-        work, op, comm=comm, algorithm=algorithm, traffic=traffic
-    ) as plan:
+    with plans.plan_reduce_scatter(work, op, counts=counts, comm=comm, **options) as plan:
         plan.run()
-    start, stop = share(int(work.size), comm.Get_rank(), comm.Get_size())
-    part = flat(work)[start:stop]
+    part = flat(work)[mine]
     if recvbuf is None:
         return part
     flat(recvbuf)[...] = part
@@ -160,43 +157,44 @@ def allgather(
     sendbuf: Any,
     recvbuf: Any = None,
     *,
+    counts: Sequence[int] | None = None,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Gather the parts of all ranks, in order of ranks, on every rank.
 
     Args:
-        sendbuf: this rank's part of the flat result, as `collectives.blocks.share` deals it out
-            (equal parts where the number of ranks divides the length). Without ``recvbuf``: the
+        sendbuf: this rank's part of the flat result. Without ``recvbuf``: the
             whole result, C-contiguous, in which this rank's part is filled in.
         recvbuf: C-contiguous array for the whole result, or None.
+        counts: elements of each rank's part; None: lengths that differ by at most one.
         comm: the communicator.
-        algorithm: a name that ``python -m collectives list`` shows, or "auto".
-        traffic: counters to add to.
+        **options: see `collectives.options.Options`.
 
     Returns:
         ``recvbuf``, or ``sendbuf`` where that is None.
 
     Raises:
         TypeError: not an array, of a dtype without a fixed size, or of different dtypes.
-        ValueError: not contiguous, read-only, of another length, or no such algorithm.
+        ValueError: not contiguous, read-only, of another length, or no such algorithm or
+            executor.
     """
     if recvbuf is None:
         recvbuf = sendbuf
-        plans.check_buffer("sendbuf", sendbuf, comm)
+        check_buffer("sendbuf", sendbuf, comm)
     else:
-        plans.check_buffer("sendbuf", _contiguous(sendbuf), comm, writable=False)
-        plans.check_buffer("recvbuf", recvbuf, comm)
-        start, stop = share(int(recvbuf.size), comm.Get_rank(), comm.Get_size())
+        check_buffer("sendbuf", _contiguous(sendbuf), comm, writable=False)
+        check_buffer("recvbuf", recvbuf, comm)
+        bounds = bounds_of("counts", counts, int(recvbuf.size), comm)
+        start, stop = bounds[comm.Get_rank() : comm.Get_rank() + 2]
         if stop - start != sendbuf.size:
             raise ValueError(
                 f"sendbuf: has {sendbuf.size} elements; this rank's part of recvbuf "
-                f"({recvbuf.size} elements) has {stop - start}{plans.at(comm)}"
+                f"({recvbuf.size} elements) has {stop - start}{at(comm)}"
             )
-        plans.check_alike(sendbuf, recvbuf, int(recvbuf.size), comm)
+        check_alike(sendbuf, recvbuf, int(recvbuf.size), comm)
         flat(recvbuf)[start:stop] = flat(_contiguous(sendbuf))
-    with plans.plan_allgather(recvbuf, comm=comm, algorithm=algorithm, traffic=traffic) as plan:
+    with plans.plan_allgather(recvbuf, counts=counts, comm=comm, **options) as plan:
         plan.run()
     return recvbuf
 
@@ -205,31 +203,77 @@ def alltoall(
     sendbuf: Any,
     recvbuf: Any,
     *,
+    sendcounts: Sequence[int] | None = None,
+    recvcounts: Sequence[int] | None = None,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """Send part j of ``sendbuf`` to rank j; part i of ``recvbuf`` is what rank i sent.
 
-    Args:
-        sendbuf: numpy or cupy array, C-contiguous; the number of ranks divides its length.
-        recvbuf: as long, of the same dtype; not the same memory.
-        comm: the communicator.
-        algorithm: a name that ``python -m collectives list`` shows, or "auto".
-        traffic: counters to add to.
+    Args and errors as for `collectives.plans.plan_alltoall`.
 
     Returns:
         ``recvbuf``.
-
-    Raises:
-        TypeError: not an array, of different dtypes, or of a dtype without a fixed size.
-        ValueError: not contiguous, read-only, of a wrong length, overlapping, or no such algorithm.
     """
     with plans.plan_alltoall(
-        sendbuf, recvbuf, comm=comm, algorithm=algorithm, traffic=traffic
+        sendbuf, recvbuf, sendcounts=sendcounts, recvcounts=recvcounts, comm=comm, **options
     ) as plan:
         plan.run()
     return recvbuf
+
+
+def gather(
+    sendbuf: Any,
+    recvbuf: Any = None,
+    root: int = 0,
+    *,
+    counts: Sequence[int] | None = None,
+    comm: MPI.Comm,
+    **options: Unpack[Options],
+) -> Any:
+    """Gather each rank's ``sendbuf`` in ``recvbuf`` at ``root``, in order of ranks.
+
+    Args and errors as for `collectives.plans.plan_gather`.
+
+    Returns:
+        ``recvbuf``; None on other ranks than ``root``, if they gave none.
+    """
+    sendbuf = _contiguous(sendbuf)
+    with plans.plan_gather(sendbuf, recvbuf, root, counts=counts, comm=comm, **options) as plan:
+        plan.run()
+    return recvbuf
+
+
+def scatter(
+    sendbuf: Any,
+    recvbuf: Any,
+    root: int = 0,
+    *,
+    counts: Sequence[int] | None = None,
+    comm: MPI.Comm,
+    **options: Unpack[Options],
+) -> Any:
+    """Give each rank its part of ``sendbuf`` at ``root``; elsewhere ``sendbuf`` may be None.
+
+    Args and errors as for `collectives.plans.plan_scatter`.
+
+    Returns:
+        ``recvbuf``.
+    """
+    sendbuf = _contiguous(sendbuf)
+    with plans.plan_scatter(sendbuf, recvbuf, root, counts=counts, comm=comm, **options) as plan:
+        plan.run()
+    return recvbuf
+
+
+def barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> None:
+    """Return when all ranks have called this.
+
+    Raises:
+        ValueError: no such algorithm or executor.
+    """
+    with plans.plan_barrier(comm=comm, **options) as plan:
+        plan.run()
 
 
 def _contiguous(array: Any) -> Any:
@@ -242,11 +286,11 @@ def _contiguous(array: Any) -> Any:
 def _result(sendbuf: Any, recvbuf: Any, comm: MPI.Comm) -> Any:
     """Return the buffer to reduce in place: ``sendbuf``, or ``recvbuf`` with a copy of it."""
     if recvbuf is None:
-        plans.check_buffer("sendbuf", sendbuf, comm, reduce=True)
+        check_buffer("sendbuf", sendbuf, comm, reduce=True)
         return sendbuf
     sendbuf = _contiguous(sendbuf)
-    plans.check_buffer("sendbuf", sendbuf, comm, reduce=True, writable=False)
-    plans.check_buffer("recvbuf", recvbuf, comm, reduce=True)
-    plans.check_alike(sendbuf, recvbuf, int(sendbuf.size), comm)
+    check_buffer("sendbuf", sendbuf, comm, reduce=True, writable=False)
+    check_buffer("recvbuf", recvbuf, comm, reduce=True)
+    check_alike(sendbuf, recvbuf, int(sendbuf.size), comm)
     flat(recvbuf)[...] = flat(sendbuf)
     return recvbuf

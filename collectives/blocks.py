@@ -7,6 +7,7 @@ serves an allreduce (a vector split in parts) and a halo exchange (regions of an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 from collectives.memory import flat
@@ -23,8 +24,11 @@ class Blocks(Protocol):
     def __len__(self) -> int:
         """Return the number of blocks."""
 
-    def view(self, block: int, count: int = 1) -> Any:
-        """Return a view of ``count`` consecutive blocks; writing to it writes to the data."""
+    def views(self, block: int, count: int = 1) -> list[Any]:
+        """Return the memory of ``count`` consecutive blocks, in order, in as few arrays as can be.
+
+        They are views: writing to them writes to the data.
+        """
 
 
 class Split:
@@ -33,12 +37,14 @@ class Split:
     Args:
         array: C-contiguous, any shape, on the host or on a device.
         parts: the number of blocks; more than elements is fine, then some are empty.
+        bounds: where blocks are of other lengths: ``parts + 1`` ascending positions from 0 to the
+            number of elements.
 
     Raises:
-        ValueError: the array is not C-contiguous.
+        ValueError: the array is not C-contiguous, or the bounds do not fit.
     """
 
-    def __init__(self, array: Any, parts: int) -> None:
+    def __init__(self, array: Any, parts: int, bounds: Sequence[int] | None = None) -> None:
         if not array.flags.c_contiguous:
             raise ValueError(
                 f"array: of shape {array.shape} with strides {array.strides} is not C-contiguous; "
@@ -46,21 +52,35 @@ class Split:
             )
         self._flat = flat(array)
         self._parts = parts
+        self._bounds = bounds
+        if bounds is not None and (
+            len(bounds) != parts + 1
+            or bounds[0] != 0
+            or bounds[-1] != self._flat.size
+            or any(a > b for a, b in pairwise(bounds))
+        ):
+            raise ValueError(
+                f"bounds={list(bounds)}: needs {parts + 1} ascending positions from 0 to "
+                f"{self._flat.size}"
+            )
 
     def __len__(self) -> int:
         return self._parts
 
-    def view(self, block: int, count: int = 1) -> Any:
-        """Return a 1-D view of ``count`` consecutive blocks.
+    def views(self, block: int, count: int = 1) -> list[Any]:
+        """Return one 1-D view of ``count`` consecutive blocks.
 
         Raises:
             ValueError: there are no such blocks.
         """
         if block < 0 or count < 0 or block + count > self._parts:
             raise ValueError(f"blocks {block}..{block + count - 1}: there are {self._parts}")
-        n = self._flat.size
-        start, stop = (share(n, b, self._parts)[0] for b in (block, block + count))
-        return self._flat[start:stop]
+        ends = block, block + count
+        if self._bounds is None:
+            start, stop = (share(self._flat.size, b, self._parts)[0] for b in ends)
+        else:
+            start, stop = (self._bounds[b] for b in ends)
+        return [self._flat[start:stop]]
 
 
 class Regions:
@@ -74,17 +94,15 @@ class Regions:
     def __len__(self) -> int:
         return len(self._arrays)
 
-    def view(self, block: int, count: int = 1) -> Any:
-        """Return the array of a block.
+    def views(self, block: int, count: int = 1) -> list[Any]:
+        """Return the arrays of ``count`` consecutive blocks.
 
         Raises:
-            ValueError: ``count`` is not 1, as regions are not consecutive; or no such block.
+            ValueError: there are no such blocks.
         """
-        if count != 1:
-            raise ValueError(f"count={count}: a region is one block; send them one by one")
-        if not 0 <= block < len(self._arrays):
-            raise ValueError(f"block {block}: there are {len(self._arrays)}")
-        return self._arrays[block]
+        if block < 0 or count < 0 or block + count > len(self._arrays):
+            raise ValueError(f"blocks {block}..{block + count - 1}: there are {len(self._arrays)}")
+        return self._arrays[block : block + count]
 
 
 class Joined:
@@ -96,11 +114,19 @@ class Joined:
     def __len__(self) -> int:
         return sum(len(p) for p in self._parts)
 
-    def view(self, block: int, count: int = 1) -> Any:
-        """Return a view of ``count`` consecutive blocks of one of the parts."""
-        inside = block
+    def views(self, block: int, count: int = 1) -> list[Any]:
+        """Return the memory of ``count`` consecutive blocks, which may be of several parts.
+
+        Raises:
+            ValueError: there are no such blocks.
+        """
+        if block < 0 or count < 0 or block + count > len(self):
+            raise ValueError(f"blocks {block}..{block + count - 1}: there are {len(self)}")
+        found: list[Any] = []
+        first = 0
         for part in self._parts:
-            if 0 <= inside < len(part):
-                return part.view(inside, count)
-            inside -= len(part)
-        raise ValueError(f"block {block}: there are {len(self)}, of all parts")
+            start, stop = max(block - first, 0), min(block + count - first, len(part))
+            if start < stop:
+                found += part.views(start, stop - start)
+            first += len(part)
+        return found

@@ -8,14 +8,21 @@ counting. When the tags are used up, the ranks agree on those whose plans are cl
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
 
-TAGS = 1 << 15
-"""How many plans of one communicator can be told apart: the tags that every MPI has."""
+TAGS = 3 << 13
+"""How many plans of one communicator can be told apart."""
+
+CALL_TAGS = (1 << 13) - 1
+"""How many calls of one communicator may be under way at once. Every MPI has 2^15 tags."""
+
+AGREEMENT_TAG = TAGS + CALL_TAGS
+"""The last tag: ranks compare their calls with it, whatever these calls are."""
 
 
 class InFlight(Protocol):
@@ -25,19 +32,55 @@ class InFlight(Protocol):
         """Go on as far as that is possible without waiting; return whether the run is finished."""
 
 
+class Companion(Protocol):
+    """What another module keeps for a communicator."""
+
+    def close(self) -> None:
+        """Release it: the communicator is about to be freed."""
+
+
 class Channel:
     """The private duplicate of a communicator.
 
     Attributes:
         comm: the duplicate.
         in_flight: the runs under way; they are kept alive, since MPI writes to their memory.
+        companions: what other modules keep for the communicator, by a name of theirs.
     """
 
-    def __init__(self, comm: MPI.Comm) -> None:
+    def __init__(self, comm: MPI.Comm, opening: MPI.Request) -> None:
         self.comm = comm
         self.in_flight: dict[int, InFlight] = {}
+        self.companions: dict[str, Companion] = {}
+        self._opening: MPI.Request | None = opening
+        self._calls = 0
         self._free = deque(range(TAGS))
         self._taken = np.zeros(TAGS, np.uint8)
+
+    def open(self, timeout: float | None = None) -> None:
+        """Wait until the duplicate is made, which takes all ranks; at most ``timeout`` seconds.
+
+        Raises:
+            TimeoutError: not all ranks came.
+        """
+        if self._opening is None:
+            return
+        if timeout is None:
+            self._opening.Wait()
+        else:
+            end = time.monotonic() + timeout
+            while not self._opening.Test():
+                if time.monotonic() > end:
+                    raise TimeoutError(f"not all ranks came within {timeout:g} s")
+                time.sleep(1e-4)
+        self._opening = None
+
+    def close(self) -> None:
+        """Free the duplicate, if it was ever made."""
+        for companion in self.companions.values():
+            companion.close()
+        if self._opening is None:
+            self.comm.Free()
 
     def take_tag(self) -> int:
         """Return a tag that no living plan has; collective when all have been given out.
@@ -55,6 +98,12 @@ class Channel:
         self._taken[tag] = 1
         return tag
 
+    def call_tag(self) -> int:
+        """Return a tag by counting calls: for what is called in the same order on all ranks."""
+        tag = TAGS + self._calls % CALL_TAGS
+        self._calls += 1
+        return tag
+
     def give_back(self, tag: int) -> None:
         """Tell that the plan with this tag is closed."""
         self._taken[tag] = 0
@@ -62,7 +111,7 @@ class Channel:
 
 def _free(comm: MPI.Comm, keyval: int, channel: Any) -> None:
     if not MPI.Is_finalized():
-        channel.comm.Free()
+        channel.close()
 
 
 _lock = threading.Lock()
@@ -90,17 +139,23 @@ def check_comm(comm: Any) -> None:
         raise ValueError("comm: needs an intracommunicator that this rank belongs to")
 
 
-def open_channel(comm: MPI.Comm) -> Channel:
+def open_channel(comm: MPI.Comm, timeout: float | None = None) -> Channel:
     """Return the channel of a communicator. Collective at first use, which duplicates it.
+
+    Args:
+        comm: an intracommunicator.
+        timeout: seconds to wait for the other ranks at first use; None: for ever.
 
     Raises:
         TypeError: ``comm`` is not a communicator.
         ValueError: ``comm`` is MPI.COMM_NULL or an intercommunicator.
+        TimeoutError: not all ranks came; a later call goes on waiting for them.
     """
     check_comm(comm)
     channel: Any = comm.Get_attr(_keyval())
     if channel is None:
-        channel = Channel(comm.Dup())
+        channel = Channel(*comm.Idup())
         comm.Set_attr(_keyval(), channel)
     assert isinstance(channel, Channel)
+    channel.open(timeout)
     return channel

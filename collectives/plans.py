@@ -1,255 +1,385 @@
 """Plans for the collectives: check the arguments, choose an algorithm, bind it to memory.
 
-Every function here works in place on a buffer of the caller; `collectives.api` adds the
-out-of-place forms. All checks are done before any communication.
+The functions that take one buffer work in place; `collectives.api` adds the out-of-place forms.
+All checks are done before any communication. Every function takes the keywords of
+`collectives.options.Options`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
-import collectives.algorithms  # noqa: F401  (fills the registry)
-from collectives.blocks import Blocks, Joined, Split
-from collectives.channel import check_comm
+from collectives.arguments import (
+    at,
+    bounds_of,
+    check_alike,
+    check_buffer,
+    check_op,
+    check_root,
+)
+from collectives.bind import Job, bind, bind_job
+from collectives.blocks import Joined, Regions, Split, share
 from collectives.collective import (
     ALLGATHER,
     ALLREDUCE,
     ALLTOALL,
+    BARRIER,
     BCAST,
+    GATHER,
     REDUCE,
     REDUCE_SCATTER,
+    SCATTER,
     Collective,
 )
-from collectives.memory import on_device
+from collectives.memory import flat, namespace
 from collectives.op import SUM, Op
 from collectives.plan import Plan
-from collectives.registry import REGISTRY
-from collectives.select import choose
-from collectives.step import rotated
-from collectives.traffic import Traffic
+from collectives.step import Recv, Round, Send
 
-REDUCIBLE = ("float16", "float32", "float64", "int32", "int64")
-"""The dtypes that the reductions take."""
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from collectives.options import Options
 
 
 def plan_allreduce(
-    buffer: Any,
-    op: Op = SUM,
-    *,
-    comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    buffer: Any, op: Op = SUM, *, comm: MPI.Comm, **options: Unpack[Options]
 ) -> Plan:
     """Plan an allreduce in place: afterwards every rank's ``buffer`` holds the reduction.
 
     Args:
-        buffer: C-contiguous numpy or cupy array, of one shape and dtype on all ranks.
+        buffer: C-contiguous array on the host or on a device, of one shape and dtype on all ranks.
         op: SUM, PROD, MIN, MAX or another `Op`.
         comm: the communicator.
-        algorithm: a name that ``python -m collectives list`` shows, or "auto".
-        traffic: counters to add to.
+        **options: see `collectives.options.Options`.
 
     Raises:
         TypeError: not an array, or of a dtype that cannot be reduced.
-        ValueError: not contiguous, read-only, or no such algorithm.
+        ValueError: not contiguous, read-only, or no such algorithm or executor.
     """
     check_buffer("buffer", buffer, comm, reduce=True)
-    return _plan(ALLREDUCE, buffer, comm, algorithm, op=op, traffic=traffic)
+    check_op(op, comm)
+    job = Job(ALLREDUCE, lambda blocks: Split(buffer, blocks), buffer.nbytes, op, target=buffer)
+    return bind_job(job, comm, **options)
 
 
 def plan_reduce(
-    buffer: Any,
-    op: Op = SUM,
-    root: int = 0,
-    *,
-    comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    buffer: Any, op: Op = SUM, root: int = 0, *, comm: MPI.Comm, **options: Unpack[Options]
 ) -> Plan:
     """Plan a reduction to ``root``, in place; the other ranks' buffers are used as scratch.
 
     Raises:
         TypeError: not an array, or of a dtype that cannot be reduced.
-        ValueError: not contiguous, read-only, no such root, or no such algorithm.
+        ValueError: not contiguous, read-only, no such root, or no such algorithm or executor.
     """
     check_buffer("buffer", buffer, comm, reduce=True)
-    return _plan(REDUCE, buffer, comm, algorithm, op=op, root=root, traffic=traffic)
+    check_op(op, comm)
+    root = check_root(root, comm)
+    job = Job(REDUCE, lambda blocks: Split(buffer, blocks), buffer.nbytes, op, root, target=buffer)
+    return bind_job(job, comm, **options)
 
 
-def plan_bcast(
-    buffer: Any,
-    root: int = 0,
-    *,
-    comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
-) -> Plan:
+def plan_bcast(buffer: Any, root: int = 0, *, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
     """Plan a broadcast from ``root``, in place. Any dtype of fixed size.
 
     Raises:
         TypeError: not an array, or of a dtype without a fixed size.
-        ValueError: not contiguous, read-only, no such root, or no such algorithm.
+        ValueError: not contiguous, read-only, no such root, or no such algorithm or executor.
     """
     check_buffer("buffer", buffer, comm)
-    return _plan(BCAST, buffer, comm, algorithm, root=root, traffic=traffic)
+    root = check_root(root, comm)
+    job = Job(BCAST, lambda blocks: Split(buffer, blocks), buffer.nbytes, root=root, target=buffer)
+    return bind_job(job, comm, **options)
 
 
 def plan_reduce_scatter(
     buffer: Any,
     op: Op = SUM,
     *,
+    counts: Sequence[int] | None = None,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Plan:
     """Plan a reduce-scatter in place: rank r's part of ``buffer`` becomes the reduction.
 
-    The parts are those of `collectives.blocks.share`: consecutive, of lengths that differ by at
-    most one. The rest of the buffer is used as scratch.
+    The parts are consecutive. The rest of the buffer is used as scratch.
+
+    Args:
+        buffer: C-contiguous array, of one shape and dtype on all ranks.
+        op: the reduction.
+        counts: elements of each rank's part, the same on all ranks; None: lengths that differ by
+            at most one, as `collectives.blocks.share` deals them out.
+        comm: the communicator.
+        **options: see `collectives.options.Options`.
 
     Raises:
         TypeError: not an array, or of a dtype that cannot be reduced.
-        ValueError: not contiguous, read-only, or no such algorithm.
+        ValueError: not contiguous, read-only, bad counts, or no such algorithm or executor.
     """
     check_buffer("buffer", buffer, comm, reduce=True)
-    return _plan(REDUCE_SCATTER, buffer, comm, algorithm, op=op, traffic=traffic)
+    check_op(op, comm)
+    bounds = bounds_of("counts", counts, int(buffer.size), comm)
+    job = Job(
+        REDUCE_SCATTER,
+        lambda blocks: Split(buffer, blocks, _finer(bounds, blocks)),
+        buffer.nbytes,
+        op,
+        target=buffer,
+        bounds=bounds,
+    )
+    return bind_job(job, comm, **options)
 
 
 def plan_allgather(
     buffer: Any,
     *,
+    counts: Sequence[int] | None = None,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Plan:
     """Plan an allgather in place: rank r has its part of ``buffer``, and gets all other parts.
 
-    The parts are those of `collectives.blocks.share`. Any dtype of fixed size.
-
-    Raises:
-        TypeError: not an array, or of a dtype without a fixed size.
-        ValueError: not contiguous, read-only, or no such algorithm.
+    Any dtype of fixed size; ``counts`` and errors as for `plan_reduce_scatter`.
     """
     check_buffer("buffer", buffer, comm)
-    return _plan(ALLGATHER, buffer, comm, algorithm, traffic=traffic)
+    bounds = bounds_of("counts", counts, int(buffer.size), comm)
+    job = Job(
+        ALLGATHER,
+        lambda blocks: Split(buffer, blocks, _finer(bounds, blocks)),
+        buffer.nbytes,
+        target=buffer,
+        bounds=bounds,
+    )
+    return bind_job(job, comm, **options)
 
 
 def plan_alltoall(
     sendbuf: Any,
     recvbuf: Any,
     *,
+    sendcounts: Sequence[int] | None = None,
+    recvcounts: Sequence[int] | None = None,
     comm: MPI.Comm,
-    algorithm: str = "auto",
-    traffic: Traffic | None = None,
+    **options: Unpack[Options],
 ) -> Plan:
     """Plan an alltoall: part j of rank i's ``sendbuf`` becomes part i of rank j's ``recvbuf``.
 
-    Both have the same dtype and number of elements, a multiple of the number of ranks.
+    Args:
+        sendbuf: C-contiguous; its parts are consecutive.
+        recvbuf: the same dtype; its memory must not overlap that of ``sendbuf``.
+        sendcounts: elements of each part; None: as many for each rank.
+        recvcounts: the same of ``recvbuf``. Give both or neither, on all ranks.
+        comm: the communicator.
+        **options: see `collectives.options.Options`.
 
     Raises:
         TypeError: not an array, of different dtypes, or of a dtype without a fixed size.
-        ValueError: not contiguous, read-only, lengths that differ or that the number of ranks does
-            not divide, memory that overlaps, or no such algorithm.
+        ValueError: not contiguous, read-only, lengths that do not fit, memory that overlaps, or no
+            such algorithm or executor.
     """
     check_buffer("sendbuf", sendbuf, comm, writable=False)
     check_buffer("recvbuf", recvbuf, comm)
-    check_alike(sendbuf, recvbuf, int(sendbuf.size), comm)
     size = comm.Get_size()
-    if sendbuf.size % size:
+    if (sendcounts is None) != (recvcounts is None):
+        raise ValueError(f"sendcounts, recvcounts: give both or neither{at(comm)}")
+    uneven = sendcounts is not None
+    check_alike(sendbuf, recvbuf, int(recvbuf.size if uneven else sendbuf.size), comm)
+    if not uneven and sendbuf.size % size:
         raise ValueError(
             f"sendbuf: has {sendbuf.size} elements, which {size} ranks do not divide{at(comm)}"
         )
-    chosen = REGISTRY.get(ALLTOALL, _named(ALLTOALL, algorithm, size, int(sendbuf.nbytes)))
-    blocks = Joined(Split(sendbuf, size), Split(recvbuf, size))
-    return Plan(chosen.generate(comm.Get_rank(), size), blocks, comm, traffic=traffic)
+    send = bounds_of("sendcounts", sendcounts, int(sendbuf.size), comm)
+    recv = bounds_of("recvcounts", recvcounts, int(recvbuf.size), comm)
 
-
-def check_buffer(
-    name: str, array: Any, comm: MPI.Comm, *, reduce: bool = False, writable: bool = True
-) -> None:
-    """Check that an array can be bound to a plan.
-
-    Raises:
-        TypeError: it is not an array, its dtype will not do, or ``comm`` is no communicator.
-        ValueError: it is not contiguous or read-only, or ``comm`` is null or has two groups.
-    """
-    check_comm(comm)
-    if not (isinstance(array, np.ndarray) or on_device(array)):
-        raise TypeError(
-            f"{name}: is a {type(array).__name__}; needs a numpy or cupy array{at(comm)}"
-        )
-    if isinstance(array, np.ndarray) and hasattr(array, "mask"):
-        raise TypeError(f"{name}: is a masked array; fill it and pass the plain one{at(comm)}")
-    dtype = np.dtype(array.dtype)
-    if reduce and (dtype.name not in REDUCIBLE or not dtype.isnative):
-        raise TypeError(
-            f"{name}: has dtype {dtype}; a reduction takes {', '.join(REDUCIBLE)}, "
-            f"in native byte order{at(comm)}"
-        )
-    if dtype.hasobject or dtype.itemsize == 0:
-        raise TypeError(f"{name}: has dtype {dtype}; needs one of a fixed size{at(comm)}")
-    if not array.flags.c_contiguous:
-        raise ValueError(
-            f"{name}: has shape {array.shape} and strides {array.strides}; needs a C-contiguous "
-            f"array, as numpy.ascontiguousarray makes{at(comm)}"
-        )
-    if writable and isinstance(array, np.ndarray) and not array.flags.writeable:
-        raise ValueError(f"{name}: is read-only; the result is stored in it{at(comm)}")
-
-
-def check_alike(sendbuf: Any, recvbuf: Any, elements: int, comm: MPI.Comm) -> None:
-    """Check that the receive buffer has this many elements, the same dtype, and its own memory.
-
-    Raises:
-        TypeError: the dtypes differ, or one is on a device and the other is not.
-        ValueError: the number of elements is another, or the two overlap.
-    """
-    if recvbuf.dtype != sendbuf.dtype:
-        raise TypeError(
-            f"recvbuf: has dtype {recvbuf.dtype}, sendbuf {sendbuf.dtype}; "
-            f"they must agree{at(comm)}"
-        )
-    if on_device(recvbuf) != on_device(sendbuf):
-        raise TypeError(
-            f"recvbuf: is a {type(recvbuf).__name__}, sendbuf a {type(sendbuf).__name__}; "
-            f"they must agree{at(comm)}"
-        )
-    if recvbuf.size != elements:
-        raise ValueError(f"recvbuf: has {recvbuf.size} elements; needs {elements}{at(comm)}")
-    if isinstance(recvbuf, np.ndarray) and np.may_share_memory(sendbuf, recvbuf):
-        raise ValueError(
-            f"recvbuf: overlaps sendbuf; leave it out to work in place, or pass another{at(comm)}"
+    def blocks_of(blocks: int) -> Joined:
+        # Further blocks are scratch: what lies there on its way has the length of any part.
+        passing = namespace(recvbuf).empty((blocks - 2 * size) * (recv[1] - recv[0]), recvbuf.dtype)
+        return Joined(
+            Split(sendbuf, size, send),
+            Split(recvbuf, size, recv),
+            Split(passing, blocks - 2 * size),
         )
 
+    job = Job(
+        ALLTOALL,
+        blocks_of,
+        sendbuf.nbytes,
+        source=sendbuf,
+        target=recvbuf,
+        bounds=send,
+        target_bounds=recv,
+        # Where parts differ, what passes through a rank has a length that the rank does not know.
+        straight=uneven,
+    )
+    return bind_job(job, comm, **options)
 
-def at(comm: MPI.Comm) -> str:
-    """Return where an error happened, for the end of its message."""
-    return f" (rank {comm.Get_rank()} of {comm.Get_size()})"
 
-
-def _named(collective: Collective, algorithm: str, size: int, nbytes: int) -> str:
-    return choose(collective, size, nbytes) if algorithm == "auto" else algorithm
-
-
-def _plan(
-    collective: Collective,
-    buffer: Any,
-    comm: MPI.Comm,
-    algorithm: str,
-    *,
-    op: Op = SUM,
+def plan_gather(
+    sendbuf: Any,
+    recvbuf: Any,
     root: int = 0,
-    traffic: Traffic | None,
+    *,
+    counts: Sequence[int] | None = None,
+    comm: MPI.Comm,
+    **options: Unpack[Options],
 ) -> Plan:
-    size = comm.Get_size()
-    if not isinstance(op, Op):
-        raise TypeError(f"op: is {op!r}; needs collectives.SUM, PROD, MIN, MAX or an Op{at(comm)}")
-    if not 0 <= root < size:
-        raise ValueError(f"root={root}: needs 0 <= root < {size}{at(comm)}")
-    chosen = REGISTRY.get(collective, _named(collective, algorithm, size, int(buffer.nbytes)))
-    generate = rotated(chosen.generate, root)
-    blocks: Blocks = Split(buffer, chosen.blocks(size))
-    return Plan(generate(comm.Get_rank(), size), blocks, comm, op, traffic=traffic)
+    """Plan a gather: ``recvbuf`` at ``root`` gets each rank's ``sendbuf``, in order of ranks.
+
+    Args:
+        sendbuf: C-contiguous; of ``counts[rank]`` elements.
+        recvbuf: C-contiguous, of the same dtype, for all parts; only looked at on ``root``.
+        root: a rank.
+        counts: elements of each rank, the same on all ranks; None: as many on each.
+        comm: the communicator.
+        **options: see `collectives.options.Options`.
+
+    Raises:
+        TypeError: not an array, of different dtypes, or of a dtype without a fixed size.
+        ValueError: not contiguous, read-only, lengths that do not fit, no such root, or no such
+            algorithm or executor.
+    """
+    return bind_job(_rooted(GATHER, sendbuf, recvbuf, root, counts, comm), comm, **options)
+
+
+def plan_scatter(
+    sendbuf: Any,
+    recvbuf: Any,
+    root: int = 0,
+    *,
+    counts: Sequence[int] | None = None,
+    comm: MPI.Comm,
+    **options: Unpack[Options],
+) -> Plan:
+    """Plan a scatter: each rank's ``recvbuf`` gets its part of ``sendbuf`` at ``root``.
+
+    Args and errors as for `plan_gather`, with the roles of the buffers exchanged.
+    """
+    return bind_job(_rooted(SCATTER, recvbuf, sendbuf, root, counts, comm), comm, **options)
+
+
+def plan_barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
+    """Plan a barrier: it ends when all ranks have started it.
+
+    Raises:
+        ValueError: no such algorithm or executor.
+    """
+    token = np.zeros(1, np.uint8)
+    job = Job(BARRIER, lambda blocks: Regions([token] * blocks), comm.Get_size(), target=token)
+    return bind_job(job, comm, **options)
+
+
+def plan_neighbor(
+    sendbufs: Sequence[Any],
+    destinations: Sequence[int],
+    recvbufs: Sequence[Any],
+    sources: Sequence[int],
+    *,
+    comm: MPI.Comm,
+    **options: Unpack[Options],
+) -> Plan:
+    """Plan an exchange with neighbours: one array to each destination, one from each source.
+
+    Messages between the same two ranks are matched in order, and travel as one.
+
+    Args:
+        sendbufs: arrays of one dtype and of any shape and stride, one for each destination.
+        destinations: ranks; -1 stands for nobody.
+        recvbufs: arrays of that dtype, one for each source.
+        sources: ranks; -1 stands for nobody.
+        comm: the communicator.
+        **options: see `collectives.options.Options`; there is one algorithm.
+
+    Raises:
+        TypeError: not arrays, or of several dtypes.
+        ValueError: lengths that differ, a rank that does not exist, a read-only ``recvbufs``.
+    """
+    for name, arrays, peers in (
+        ("sendbufs", sendbufs, destinations),
+        ("recvbufs", recvbufs, sources),
+    ):
+        if len(arrays) != len(peers):
+            raise ValueError(f"{name}: are {len(arrays)} for {len(peers)} ranks{at(comm)}")
+        for i, (array, peer) in enumerate(zip(arrays, peers, strict=True)):
+            check_buffer(f"{name}[{i}]", array, comm, contiguous=False, writable=name == "recvbufs")
+            if not -1 <= peer < comm.Get_size():
+                raise ValueError(f"{name}[{i}]: there is no rank {peer}{at(comm)}")
+    goes: Round = [Send(peer, i) for i, peer in enumerate(destinations)]
+    comes: Round = [Recv(peer, len(sendbufs) + i) for i, peer in enumerate(sources)]
+    traffic, executor = options.get("traffic"), options.get("executor", "auto")
+    blocks = Regions([*sendbufs, *recvbufs])
+    return bind([goes + comes], blocks, comm, executor=executor, traffic=traffic)
+
+
+def _finer(bounds: Sequence[int], blocks: int) -> list[int]:
+    """Cut each part into as many blocks as an algorithm wants: ``blocks / parts`` of each."""
+    parts = len(bounds) - 1
+    each = blocks // parts
+    return [
+        start + (stop - start) * i // each for start, stop in pairwise(bounds) for i in range(each)
+    ] + [bounds[-1]]
+
+
+def _rooted(
+    collective: Collective,
+    part: Any,
+    whole: Any,
+    root: int,
+    counts: Sequence[int] | None,
+    comm: MPI.Comm,
+) -> Job:
+    """Return a gather or a scatter: ``whole`` at the root, ``part`` everywhere.
+
+    Block b belongs to rank ``(root + b) % size``, as `collectives.step.rotated` numbers them.
+    """
+    size, rank = comm.Get_size(), comm.Get_rank()
+    gather = collective is GATHER
+    names = ("sendbuf", "recvbuf") if gather else ("recvbuf", "sendbuf")
+    check_buffer(names[0], part, comm, writable=not gather)
+    root = check_root(root, comm)
+    lengths = [int(part.size)] * size if counts is None else [int(c) for c in counts]
+    bounds = bounds_of("counts", lengths, sum(lengths), comm)
+    if lengths[rank] != part.size:
+        raise ValueError(
+            f"{names[0]}: has {part.size} elements; counts[{rank}] is {lengths[rank]}{at(comm)}"
+        )
+    own = flat(part)
+    data = None
+    if rank == root:
+        check_buffer(names[1], whole, comm, writable=gather)
+        check_alike(*((part, whole) if gather else (whole, part)), int(whole.size), comm)
+        if whole.size != bounds[-1]:
+            raise ValueError(
+                f"{names[1]}: has {whole.size} elements; needs {bounds[-1]}, which is what all "
+                f"ranks have together{at(comm)}"
+            )
+        data = flat(whole)
+
+    def blocks_of(blocks: int) -> Regions:
+        # A tree passes on what belongs to others. Memory that is not touched costs nothing.
+        places = data if data is not None else namespace(part).empty(bounds[-1], part.dtype)
+        each = blocks // size
+        found = []
+        for r in ((root + b) % size for b in range(size)):
+            mine = own if r == rank != root else places[bounds[r] : bounds[r + 1]]
+            found += [mine[slice(*share(mine.size, i, each))] for i in range(each)]
+        return Regions(found)
+
+    copy = None
+    if data is not None:
+        mine = data[bounds[root] : bounds[root + 1]]
+        copy = (own, mine) if gather else (mine, own)
+    return Job(
+        collective,
+        blocks_of,
+        bounds[-1] * int(part.dtype.itemsize),
+        root=root,
+        source=part if gather else data,
+        target=data if gather else part,
+        bounds=bounds,
+        copy=copy,
+    )

@@ -9,7 +9,8 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives.adjoint import adjoint
-from collectives.plan import Plan
+from collectives.bind import bind
+from collectives.blocks import Split
 from collectives.traffic import Traffic
 from hpcdl.array import Array, namespace
 from hpcdl.halo import Movement
@@ -118,17 +119,12 @@ class _Bound:
     ) -> None:
         shapes = [(x.shape[0], rows, *x.shape[2:]) for rows in movement.blocks]
         row = prod((x.shape[0], *x.shape[2:]))
-        self.bounds = list(accumulate((rows * row for rows in movement.blocks), initial=0))
-        self.memory = namespace(x).empty(self.bounds[-1], x.dtype)
-        self.packed = [self.view(b).reshape(shape) for b, shape in enumerate(shapes)]
-        self.forward = Plan(movement.rounds, self, comm, traffic=traffic)
-        self.backward = Plan(adjoint(movement.rounds), self, comm, traffic=traffic)
-
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
-    def view(self, block: int, count: int = 1) -> Any:
-        return self.memory[self.bounds[block] : self.bounds[block + count]]
+        bounds = list(accumulate((rows * row for rows in movement.blocks), initial=0))
+        self.memory = namespace(x).empty(bounds[-1], x.dtype)
+        blocks = Split(self.memory, len(shapes), bounds)
+        self.packed = [blocks.views(b)[0].reshape(shape) for b, shape in enumerate(shapes)]
+        self.forward = bind(movement.rounds, blocks, comm, traffic=traffic)
+        self.backward = bind(adjoint(movement.rounds), blocks, comm, traffic=traffic)
 
     def close(self) -> None:
         self.forward.close()

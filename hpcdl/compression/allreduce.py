@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from collectives import Traffic
 from collectives.closing import Closing
-from collectives.plans import check_buffer
+from collectives.arguments import check_buffer
 from hpcdl.array import Array
 from hpcdl.compression.codec import Codec, State, check_vector
 from hpcdl.compression.cost import choose_route

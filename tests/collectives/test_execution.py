@@ -9,7 +9,7 @@ from mpi4py import MPI
 import collectives
 from collectives.blocks import share
 from collectives.collective import ALLGATHER, ALLREDUCE, ALLTOALL, BCAST, REDUCE, REDUCE_SCATTER
-from collectives.plans import REDUCIBLE
+from collectives.arguments import REDUCIBLE
 from collectives.registry import REGISTRY
 
 SIZES = (1, 2, 3, 4, 5, 7, 8)
@@ -223,11 +223,11 @@ def test_the_counters_are_the_closed_forms(comm):
 @pytest.mark.ranks(2, 3)
 def test_long_messages_are_cut(comm):
     from collectives.blocks import Split
-    from collectives.plan import Plan
+    from collectives.executors.python import PythonPlan
 
     ring = REGISTRY.get(ALLREDUCE, "ring")
     x = np.arange(1000.0) * (comm.rank + 1)
-    with Plan(
+    with PythonPlan(
         ring.generate(comm.rank, comm.size), Split(x, comm.size), comm, message_bytes=100
     ) as plan:
         plan.run()

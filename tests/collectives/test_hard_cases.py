@@ -10,7 +10,7 @@ import collectives
 from collectives import channel
 from collectives.blocks import Regions, Split
 from collectives.collective import ALLREDUCE
-from collectives.plan import Plan
+from collectives.executors.python import PythonPlan
 from collectives.registry import REGISTRY
 from collectives.step import Send
 
@@ -110,11 +110,11 @@ def test_subclasses_of_arrays(comm, tmp_path):
 def test_plans_refuse_nonsense(comm):
     x = np.zeros(8)
     with pytest.raises(ValueError, match="message_bytes=0"):
-        Plan([], Split(x, 4), comm, message_bytes=0)
+        PythonPlan([], Split(x, 4), comm, message_bytes=0)
     with pytest.raises(ValueError, match="there are 4"):
-        Plan([[Send(0, 7)]], Split(x, 4), comm)
+        PythonPlan([[Send(0, 7)]], Split(x, 4), comm)
     with pytest.raises(ValueError, match="there are 1"):
-        Plan([[Send(0, 1)]], Regions([x]), comm)
+        PythonPlan([[Send(0, 1)]], Regions([x]), comm)
 
 
 @pytest.mark.ranks(1, 3)
@@ -131,5 +131,5 @@ def test_many_communicators_one_after_the_other(comm):
 def test_the_scratch_of_a_plan_is_no_larger_than_it_need_be(comm):
     x = np.zeros(100_000)
     ring = REGISTRY.get(ALLREDUCE, "ring")
-    with Plan(ring.generate(comm.rank, 2), Split(x, 2), comm) as plan:
+    with PythonPlan(ring.generate(comm.rank, 2), Split(x, 2), comm) as plan:
         assert plan.scratch_bytes <= x.nbytes // 2 + 64

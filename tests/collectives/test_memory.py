@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import collectives
-from collectives import memory, plan
+from collectives import memory
+from collectives.bind import bind
 from collectives.blocks import Regions
 from collectives.step import Recv, Reduce, Send
 from tests.collectives.fakedevice import on_fake_device
@@ -70,7 +71,7 @@ def test_regions_that_are_not_contiguous_are_packed(comm, device):
     blocks = Regions([x[..., 0], x[..., 3], x[..., 1]])
     peer = 1 - comm.rank
     rounds = [[Send(peer, 0), Recv(peer, 1)], [Send(peer, 0), Reduce(peer, 2)]]
-    with plan.Plan(rounds, blocks, comm) as p:
+    with bind(rounds, blocks, comm) as p:
         p.run()
     other = np.arange(24.0).reshape(2, 3, 4) + 100 * peer
     want = base.copy()

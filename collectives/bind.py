@@ -1,0 +1,132 @@
+"""Bind a schedule to memory and to a communicator, with the executor that suits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+import collectives.algorithms  # noqa: F401  (fills the registry)
+from collectives.blocks import Blocks, Joined, Regions
+from collectives.collective import Collective
+from collectives.executors.layout import MESSAGE_BYTES
+from collectives.executors.python import PythonPlan
+from collectives.op import SUM, Op
+from collectives.options import Settings
+from collectives.plan import Plan
+from collectives.registry import REGISTRY, Algorithm
+from collectives.select import choose
+from collectives.step import Recv, Round, Send, rotated
+from collectives.traffic import Traffic
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from collectives.options import Options
+
+SCHEDULED = ("python", "native")
+"""The executors that run schedules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call of a collective whose arguments are checked.
+
+    Attributes:
+        collective: what to do.
+        blocks_of: ``blocks_of(blocks)`` -> the memory, cut in so many blocks.
+        nbytes: length of the buffer of a rank, as `collectives.simulate.simulate` takes it.
+        op: of the reductions.
+        root: of the rooted ones.
+        source: the array that is read, where it is another than ``target``.
+        target: the array that gets the result; None where this rank gets none.
+        bounds: where the parts of the ranks begin, in the array that holds them all.
+        target_bounds: the same in ``target``, of an alltoall.
+        copy: (source, target) that this rank copies by itself in each run.
+        straight: only algorithms that send each part straight to its destination will do.
+    """
+
+    collective: Collective
+    blocks_of: Callable[[int], Blocks]
+    nbytes: int
+    op: Op = SUM
+    root: int = 0
+    source: Any = None
+    target: Any = None
+    bounds: Sequence[int] = ()
+    target_bounds: Sequence[int] = ()
+    copy: tuple[Any, Any] | None = None
+    straight: bool = False
+
+
+def bind_job(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
+    """Choose how to do a job, and bind it. Collective over ``comm``; in the same order everywhere.
+
+    Raises:
+        ValueError: no such algorithm or executor, or it cannot do this.
+    """
+    settings = Settings(**options)
+    size, rank = comm.Get_size(), comm.Get_rank()
+    algorithm = _algorithm(job, size, settings)
+    blocks = job.blocks_of(algorithm.blocks(size))
+    rounds: Iterable[Round] = rotated(algorithm.generate, job.root)(rank, size)
+    if job.copy is not None and job.copy[0].size:
+        first = len(blocks)
+        blocks = Joined(blocks, Regions(list(job.copy)))
+        rounds = _after([Send(rank, first), Recv(rank, first + 1)], rounds)
+    made = bind(rounds, blocks, comm, job.op, executor=settings.executor, traffic=settings.traffic)
+    made.algorithm = algorithm.spec
+    return made
+
+
+def bind(
+    rounds: Iterable[Round],
+    blocks: Blocks,
+    comm: MPI.Comm,
+    op: Op = SUM,
+    *,
+    executor: str = "auto",
+    traffic: Traffic | None = None,
+    message_bytes: int = MESSAGE_BYTES,
+    tag: int | None = None,
+) -> Plan:
+    """Bind a schedule. Collective over ``comm``; in the same order on all ranks.
+
+    Args:
+        rounds: the rounds of this rank (see `collectives.step`).
+        blocks: where the blocks lie. Sizes must agree on both ends of each message.
+        comm: an intracommunicator.
+        op: what ``Reduce`` does.
+        executor: "python", "native", or "auto": native where numba is there and it can do it.
+        traffic: counters to add messages, bytes and seconds to.
+        message_bytes: messages longer than this are cut in parts; the same on all ranks.
+        tag: of its messages, as `Channel.call_tag` gives; None: one of its own.
+
+    Raises:
+        ValueError: no such executor, or it cannot run this.
+    """
+    if executor not in ("auto", *SCHEDULED):
+        raise ValueError(f"executor={executor!r}: is one of auto, {', '.join(SCHEDULED)}")
+    return PythonPlan(
+        rounds, blocks, comm, op, traffic=traffic, message_bytes=message_bytes, tag=tag
+    )
+
+
+def _algorithm(job: Job, size: int, settings: Settings) -> Algorithm:
+    if settings.algorithm != "auto":
+        found = REGISTRY.get(job.collective, settings.algorithm)
+        if job.straight and found.blocks(size) != 2 * size:
+            raise ValueError(
+                f"algorithm={settings.algorithm!r}: passes data on, and so needs parts of one "
+                "length; name another or leave the counts out"
+            )
+        return found
+    name = "pairwise" if job.straight else choose(job.collective, size, job.nbytes)
+    return REGISTRY.get(job.collective, name)
+
+
+def _after(first: Round, rounds: Iterable[Round]) -> Iterable[Round]:
+    yield first
+    yield from rounds

@@ -1,0 +1,245 @@
+"""Run a schedule over MPI: bound once to memory and a communicator, then started many times.
+
+This is the reference executor: persistent requests of mpi4py, and numpy or cupy for the sums. All
+scratch is allocated when the plan is made, and every request is freed when it is closed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from collectives.blocks import Blocks
+from collectives.channel import check_comm, open_channel
+from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
+from collectives.memory import from_host, namespace, on_device, synchronize, to_host
+from collectives.op import SUM, Op
+from collectives.plan import Plan
+from collectives.step import Round
+from collectives.traffic import Traffic
+
+
+class PythonPlan(Plan):
+    """A schedule bound to memory and to a communicator.
+
+    Args:
+        rounds: the rounds of this rank (see `collectives.step`).
+        blocks: where the blocks lie. Sizes must agree on both ends of each message.
+        comm: an intracommunicator.
+        op: what ``Reduce`` does.
+        traffic: counters to add messages, bytes and seconds to.
+        message_bytes: messages longer than this are cut in parts.
+        tag: of its messages (see `Channel.call_tag`); None: one of its own.
+    """
+
+    executor = "python"
+
+    def __init__(
+        self,
+        rounds: Iterable[Round],
+        blocks: Blocks,
+        comm: MPI.Comm,
+        op: Op = SUM,
+        *,
+        traffic: Traffic | None = None,
+        message_bytes: int = MESSAGE_BYTES,
+        tag: int | None = None,
+    ) -> None:
+        self._rounds: list[_Round] = []
+        self._next = -1  # the round in flight; -1: not started
+        self._traffic = traffic
+        self._seconds = 0.0
+        self._closed = True  # until it is whole
+        check_comm(comm)
+        stages, self.scratch_bytes = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
+        sent = [m for s in stages for m in s.messages if m.send]
+        self.messages = sum(len(m.parts) for m in sent)
+        self.bytes_sent = sum(m.nbytes for m in sent)
+        self._channel = open_channel(comm)
+        self._counted = tag is None
+        self._tag = self._channel.take_tag() if tag is None else tag
+        self._rounds = [_Round(s, op, self._channel.comm, self._tag) for s in stages]
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin a run: post the messages of the first round. Does not block.
+
+        Raises:
+            RuntimeError: the plan is closed or runs already.
+        """
+        if self._closed:
+            raise RuntimeError("start: this plan is closed")
+        if self._next >= 0:
+            raise RuntimeError("start: this plan runs already; wait for it first")
+        begin = time.perf_counter()
+        self._next = 0
+        self._channel.in_flight[self._tag] = self
+        if self._rounds:
+            self._rounds[0].start()
+        self._seconds = time.perf_counter() - begin
+
+    def test(self) -> bool:
+        """Make progress without blocking; return whether the run is finished.
+
+        All runs in flight on the communicator go on, so that plans may be tested and waited for in
+        another order on each rank.
+
+        Raises:
+            RuntimeError: the plan was not started.
+        """
+        self._check_started("test")
+        begin = time.perf_counter()
+        for other in list(self._channel.in_flight.values()):
+            if other is not self:
+                other.progress()
+        done = self.progress()
+        self._seconds += time.perf_counter() - begin
+        if done:
+            self._finish()
+        return done
+
+    def wait(self) -> None:
+        """Block until the run is finished; all runs in flight on the communicator go on.
+
+        Raises:
+            RuntimeError: the plan was not started.
+        """
+        self._check_started("wait")
+        begin = time.perf_counter()
+        while self._next < len(self._rounds) and len(self._channel.in_flight) > 1:
+            for other in list(self._channel.in_flight.values()):
+                other.progress()
+            time.sleep(0)  # where ranks share a core, a peer may need it
+        while self._next < len(self._rounds):
+            current = self._rounds[self._next]
+            MPI.Request.Waitall(current.requests)
+            self._advance(current)
+        self._seconds += time.perf_counter() - begin
+        self._finish()
+
+    def progress(self) -> bool:
+        """Go on as far as that is possible without waiting; return whether all rounds are done."""
+        while self._next < len(self._rounds):
+            current = self._rounds[self._next]
+            if not MPI.Request.Testall(current.requests):
+                return False
+            self._advance(current)
+        # It needs no help any more; the caller still waits for it, but others need not.
+        self._channel.in_flight.pop(self._tag, None)
+        return True
+
+    def waiting_for(self) -> list[int]:
+        """Return the ranks whose messages are still missing; [] where it does not run."""
+        if not 0 <= self._next < len(self._rounds):
+            return []
+        return self._rounds[self._next].waiting_for()
+
+    def close(self) -> None:
+        """Free all requests. A run in flight is finished first; closing twice is harmless."""
+        if self._closed:
+            return
+        if self._next >= 0:
+            self.wait()
+        for r in self._rounds:
+            r.free()
+        if self._counted:
+            self._channel.give_back(self._tag)
+        self._closed = True
+
+    def __del__(self) -> None:
+        # A run in flight is kept alive by the channel, so what comes here has none.
+        if not getattr(self, "_closed", True) and MPI is not None and not MPI.Is_finalized():
+            self.close()
+
+    def _check_started(self, what: str) -> None:
+        if self._next < 0:
+            raise RuntimeError(f"{what}: this plan was not started")
+
+    def _advance(self, current: _Round) -> None:
+        try:
+            current.finish()
+        except BaseException:  # of a user's operation: this run cannot go on, also not to be closed
+            self._next = -1
+            self._channel.in_flight.pop(self._tag, None)
+            raise
+        self._next += 1
+        if self._next < len(self._rounds):
+            self._rounds[self._next].start()
+
+    def _finish(self) -> None:
+        self._next = -1
+        self._channel.in_flight.pop(self._tag, None)
+        if self._traffic is not None:
+            self._traffic.add(self.messages, self.bytes_sent, self._seconds)
+
+
+class _Round:
+    """The requests, copies and sums of one round."""
+
+    def __init__(self, stage: Stage, op: Op, comm: MPI.Comm, tag: int) -> None:
+        self.requests: list[MPI.Request] = []
+        self.peers: list[int] = []
+        self._stage = stage
+        self._op = op
+        self._types: list[MPI.Datatype] = []
+        for message in stage.messages:
+            init = comm.Send_init if message.send else comm.Recv_init
+            for part in message.parts:
+                self.requests.append(init(self._buffer(part), message.peer, tag))
+                self.peers.append(message.peer)
+
+    def _buffer(self, part: list[Any]) -> Any:
+        if len(part) == 1:
+            return [part[0], MPI.BYTE]
+        addresses = [int(d.ctypes.data) for d in part]
+        made = MPI.BYTE.Create_hindexed([d.size for d in part], addresses).Commit()
+        self._types.append(made)
+        return [MPI.BOTTOM, 1, made]
+
+    def start(self) -> None:
+        for source, target in self._stage.copies:
+            _copy(source, target)
+        if self._stage.device is not None:
+            synchronize(self._stage.device)
+        if self.requests:
+            MPI.Prequest.Startall(self.requests)  # type: ignore[arg-type]
+
+    def finish(self) -> None:
+        for view in self._stage.zeros:
+            view[...] = 0
+        for a in self._stage.arrivals:
+            if not a.reduce:
+                _copy(a.buffer, a.view)
+                continue
+            xp = namespace(a.view)
+            arrived = a.buffer if on_device(a.buffer) == on_device(a.view) else xp.asarray(a.buffer)
+            # By rank, not by who holds what: so both sides of an exchange get the same bits, also
+            # where an operation tells its operands apart (the sign of a zero, the bits of a NaN).
+            first, second = (arrived, a.view) if a.lower else (a.view, arrived)
+            self._op(xp, first, second, a.view)
+
+    def waiting_for(self) -> list[int]:
+        left = (p for r, p in zip(self.requests, self.peers, strict=True) if not r.Get_status())
+        return sorted(set(left))
+
+    def free(self) -> None:
+        for request in self.requests:
+            request.Free()
+        for datatype in self._types:
+            datatype.Free()
+        self.requests.clear()
+        self._types.clear()
+
+
+def _copy(source: Any, target: Any) -> None:
+    """Copy between any two of host and device."""
+    if isinstance(target, np.ndarray):
+        to_host(source, target)
+    elif isinstance(source, np.ndarray):
+        from_host(source, target)
+    else:
+        target[...] = source

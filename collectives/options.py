@@ -1,0 +1,45 @@
+"""The options that all collectives take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from collectives.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collectives.table import Table
+
+
+class Options(TypedDict, total=False):
+    """Keywords of every collective.
+
+    Attributes:
+        algorithm: a name that ``python -m collectives list`` shows, with tunables where it has
+            some (``chain:segments=8``), or "auto".
+        executor: "python", "native", "shared", or "auto".
+        table: what `collectives.tune` measured on this machine; it rules what "auto" means.
+        traffic: counters to add to.
+        check: compare the call on all ranks first (see `collectives.agreement`).
+        timeout: seconds after which a wait shows the stacks of all ranks and ends the job (see
+            `collectives.watchdog`).
+    """
+
+    algorithm: str
+    executor: str
+    table: Table | None
+    traffic: Traffic | None
+    check: bool
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`Options` with their defaults filled in."""
+
+    algorithm: str = "auto"
+    executor: str = "auto"
+    table: Table | None = None
+    traffic: Traffic | None = None
+    check: bool = False
+    timeout: float | None = None
