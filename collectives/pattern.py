@@ -1,4 +1,7 @@
-"""Pair the sends of a round with its receives, for all ranks at once."""
+"""Pair the sends of a round with its receives, for all ranks at once.
+
+Steps of one round between the same two ranks, in the same direction, are one message.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from collectives.sides import ALL, Parts, Side, Vector, made_side, side_of
 from collectives.step import NULL, Recv, Reduce, Send
 from collectives.verify import ScheduleError
 
-Vector: TypeAlias = npt.NDArray[Any]
 Move: TypeAlias = "Send | Recv | Reduce"
 
 
@@ -25,16 +27,18 @@ class Pattern:
 
     Attributes:
         moves: the steps that it was made of.
-        active: for each step, which ranks take part: a mask, or True for all.
-        remote: for each step, which ranks use the network.
-        receives: the number of each receive step, and for each rank the position of its message
-            among all sends.
+        out: the messages that are sent, those to oneself left out.
+        into: the messages that are taken, those from oneself among them.
+        index: for each of those taken, its number among those sent; for one from oneself, the
+            rank counted on from the last of these.
+        active: index of the ranks that take part in the round.
     """
 
     moves: list[Move]
-    active: list[Any]
-    remote: list[Any]
-    receives: list[tuple[int, Vector]]
+    out: Side
+    into: Side
+    index: Vector
+    active: Any
 
     def fits(self, moves: list[Move]) -> bool:
         """Return whether these steps have the same kinds and the very same arrays of peers."""
@@ -43,14 +47,17 @@ class Pattern:
         )
 
 
-def pattern_of(k: int, rank: Vector, moves: list[Move], lengths: list[Any]) -> Pattern:
+def pattern_of(
+    k: int, size: int, moves: list[Move], lengths: Sequence[Any], node: Vector | None = None
+) -> Pattern:
     """Return who talks to whom.
 
     Args:
         k: the number of the round, for the message of an error.
-        rank: all ranks, int64 (size,).
+        size: number of ranks.
         moves: the steps of the round that move data, over all ranks.
         lengths: their lengths in bytes, each a number or an array over the ranks.
+        node: of each rank, int64 (size,); None where all are on one.
 
     Raises:
         ScheduleError: a message has no partner, or there is no such rank; the message names rank
@@ -58,65 +65,80 @@ def pattern_of(k: int, rank: Vector, moves: list[Move], lengths: list[Any]) -> P
     """
     # Where there is no data to move no message is sent, as in a run.
     peers = [
-        np.where(np.equal(length, 0), NULL, np.broadcast_to(s.peer, rank.shape))
+        np.where(np.equal(length, 0), NULL, np.broadcast_to(s.peer, (size,)))
         for s, length in zip(moves, lengths, strict=True)
     ]
     for p in peers:
-        if p.min() < NULL or p.max() >= rank.size:
-            who = int(np.argmax((p < NULL) | (p >= rank.size)))
+        if p.min() < NULL or p.max() >= size:
+            who = int(np.argmax((p < NULL) | (p >= size)))
             raise ScheduleError(f"rank {who}, round {k}: there is no such peer: {p[who]}")
     sends = [i for i, s in enumerate(moves) if isinstance(s, Send)]
     receives = [i for i, s in enumerate(moves) if not isinstance(s, Send)]
-    index = _match(k, rank, [peers[i] for i in sends], [peers[i] for i in receives])
+    sent = Parts.of(sends, [peers[i] for i in sends])
+    taken = Parts.of(receives, [peers[i] for i in receives])
+    reduces: Any = np.array([isinstance(s, Reduce) for s in moves], bool)[taken.step]
+    reduces = reduces if reduces.any() else False
+    if len(sends) == len(receives) == 1:
+        simple = _one_each(moves, sent, taken, size, node, reduces)
+        if simple is not None:
+            return simple
+    sent_key = sent.owner * size + sent.peer
+    taken_key = taken.peer * size + taken.owner
+    if not np.array_equal(np.sort(sent_key), np.sort(taken_key)):
+        _complain(k, size, sent_key, taken_key)
+    remote = np.flatnonzero(sent.owner != sent.peer)
+    out = side_of(sent.take(remote), sent_key[remote], size, node, False)
+    into = side_of(taken, taken_key, size, node, reduces)
+    active = np.union1d(sent.owner, taken.owner)
     return Pattern(
-        moves,
-        [_mask(p != NULL) for p in peers],
-        [_mask((p != NULL) & (p != rank)) for p in peers],
-        list(zip(receives, index, strict=True)),
+        moves, out, into, _index(out, into, size), ALL if active.size == size else active
     )
 
 
-def _mask(mask: Vector) -> Any:
-    """Return a mask, or True where it is true for all: the common case, and the faster one."""
-    return True if mask.all() else mask
+def _one_each(
+    moves: list[Move],
+    sent: Parts,
+    taken: Parts,
+    size: int,
+    node: Vector | None,
+    reduces: Any,
+) -> Pattern | None:
+    """Return the pattern of a round of one send and one receive: the common case, and quick.
 
-
-def _match(
-    k: int, rank: Vector, targets: Sequence[Vector], sources: Sequence[Vector]
-) -> list[Vector]:
-    """Return, for each receive step, the position of each rank's message among all sends.
-
-    Args:
-        k: the number of the round.
-        rank: all ranks.
-        targets: for each send step, to whom each rank sends.
-        sources: for each receive step, from whom each rank receives.
-
-    Raises:
-        ScheduleError: a message has no partner.
+    None where a message has no partner, or is to oneself.
     """
-    if len(targets) == len(sources) == 1:
-        (to,), (frm,) = targets, sources
-        there = to[frm] == rank
-        # If all receive, and from whom sends to them, then no message is left over.
-        if there.all() and frm.min() != NULL:
-            return [frm]
-        there |= frm == NULL
-        if there.all() and np.count_nonzero(to != NULL) == np.count_nonzero(frm != NULL):
-            return [frm]
-    # Several messages between two ranks are matched in order: sort both sides, keeping the order.
-    size = rank.size
-    none = np.empty(0, np.int64)
-    to, frm = np.concatenate([none, *targets]), np.concatenate([none, *sources])
-    out, into = np.flatnonzero(to != NULL), np.flatnonzero(frm != NULL)
-    sent = (out % size) * size + to[out]
-    wanted = frm[into] * size + into % size
-    by_sent, by_wanted = np.argsort(sent, kind="stable"), np.argsort(wanted, kind="stable")
-    if not np.array_equal(sent[by_sent], wanted[by_wanted]):
-        _complain(k, size, sent, wanted)
-    position = np.zeros(frm.size, np.int64)
-    position[into[by_wanted]] = out[by_sent]
-    return np.split(position, len(sources)) if sources else []
+    number = np.full(size, -1)
+    number[sent.owner] = np.arange(sent.owner.size)
+    index = number[taken.peer]
+    if index.size != sent.owner.size or (index.size and index.min() < 0):
+        return None
+    if not np.array_equal(sent.peer[index], taken.owner) or (sent.owner == sent.peer).any():
+        return None
+    counts = [index.size] if index.size else []
+    out = made_side(sent, sent.owner, sent.peer, counts, None, size, node, False)
+    into = made_side(taken, taken.owner, taken.peer, counts, None, size, node, reduces)
+    full = index.size == size
+    active = ALL if full else np.union1d(sent.owner, taken.owner)
+    return Pattern(moves, out, into, index, active)
+
+
+def _index(out: Side, into: Side, size: int) -> Vector:
+    """Return the number of the sent message for each one taken; the keys are those of pairs."""
+    source = out.rank * size + _peers(out)
+    target = _peers(into) * size + into.rank
+    order = np.argsort(source)
+    if order.size == 0:
+        return into.rank.copy()
+    place = np.searchsorted(source, target, sorter=order)
+    index = order[np.minimum(place, order.size - 1)]
+    return np.where(into.local, order.size + into.rank, index)
+
+
+def _peers(side: Side) -> Vector:
+    peers = np.empty(side.rank.size, np.int64)
+    member = np.arange(side.rank.size) if side.member is None else side.member
+    peers[member] = side.parts.peer
+    return peers
 
 
 def _complain(k: int, size: int, sent: Vector, wanted: Vector) -> None:
