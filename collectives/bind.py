@@ -12,6 +12,7 @@ import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.blocks import Blocks, Joined, Regions
 from collectives.collective import Collective
 from collectives.executors.layout import MESSAGE_BYTES
+from collectives.executors.native import NativePlan, NotNative, numba_is_there
 from collectives.executors.python import PythonPlan
 from collectives.op import SUM, Op
 from collectives.options import Settings
@@ -109,9 +110,15 @@ def bind(
     """
     if executor not in ("auto", *SCHEDULED):
         raise ValueError(f"executor={executor!r}: is one of auto, {', '.join(SCHEDULED)}")
-    return PythonPlan(
-        rounds, blocks, comm, op, traffic=traffic, message_bytes=message_bytes, tag=tag
-    )
+    options: dict[str, Any] = {"traffic": traffic, "message_bytes": message_bytes, "tag": tag}
+    if executor == "native" or (executor == "auto" and numba_is_there()):
+        rounds = list(rounds)
+        try:
+            return NativePlan(rounds, blocks, comm, op, **options)
+        except NotNative as error:
+            if executor == "native":
+                raise ValueError(f'executor="native": {error}') from None
+    return PythonPlan(rounds, blocks, comm, op, **options)
 
 
 def _algorithm(job: Job, size: int, settings: Settings) -> Algorithm:

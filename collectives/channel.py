@@ -104,6 +104,12 @@ class Channel:
         self._calls += 1
         return tag
 
+    def progress(self, but: InFlight | None = None) -> None:
+        """Let all runs under way go on as far as they can without waiting, but for one."""
+        for run in list(self.in_flight.values()):
+            if run is not but:
+                run.progress()
+
     def give_back(self, tag: int) -> None:
         """Tell that the plan with this tag is closed."""
         self._taken[tag] = 0

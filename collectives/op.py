@@ -25,6 +25,11 @@ class Op:
         """Reduce two arrays into ``out``."""
         self.function(xp, first, second, out)
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is one of those that ship, which have compiled kernels."""
+        return OPS.get(self.name) is self
+
     def __repr__(self) -> str:
         return self.name
 

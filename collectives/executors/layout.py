@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 
 from collectives.blocks import Blocks
-from collectives.memory import host_empty, mpi_is_cuda_aware, namespace, on_device
+from collectives.device import mpi_is_cuda_aware, mpi_says_cuda_aware
+from collectives.memory import namespace, on_device
 from collectives.step import Reduce, Round, Send, Zero, compact
 
 MESSAGE_BYTES = 1 << 30
 """Longer messages are cut: counts above 2^31 need MPI 4, and 1 GiB is long enough to stream."""
+
+STAGED_BYTES = 1 << 22
+"""The same between device memory and an MPI that cannot read it (see `collectives.staging`): long
+enough for the bandwidth of a bus, short enough that the copy of one part overlaps another."""
 
 _ALIGN = 64
 
@@ -49,12 +54,14 @@ class Message:
         peer: the other rank.
         parts: each part is sent as one; it is a list of contiguous arrays of bytes, in order.
         nbytes: of all parts.
+        staged: they lie in device memory, which MPI cannot read.
     """
 
     send: bool
     peer: int
     parts: list[list[Any]]
     nbytes: int
+    staged: bool = False
 
 
 @dataclass(slots=True)
@@ -67,6 +74,7 @@ class Stage:
         messages: what is sent and received.
         arrivals: what to do when all have come.
         device: an array in device memory that MPI reads by itself, or None.
+        gathered: memory that an executor needs to send several pieces as one.
     """
 
     copies: list[tuple[Any, Any]] = field(default_factory=list)
@@ -74,6 +82,7 @@ class Stage:
     messages: list[Message] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     device: Any = None
+    gathered: list[Any] = field(default_factory=list)
 
     @property
     def idle(self) -> bool:
@@ -120,10 +129,14 @@ def lay_out(
         raise ValueError(f"message_bytes={message_bytes}: needs at least 1")
     plain = compact(rounds)
     grouped = [_groups(steps, blocks, own) for steps in plain]
+    way = _way(grouped, message_bytes)
+    if way.direct:
+        for groups in grouped:
+            _in_one_piece(groups, own)
     scratch = _Scratch(grouped)
     stages = []
     for steps, groups in zip(plain, grouped, strict=True):
-        stage = _stage(groups, own, scratch, message_bytes)
+        stage = _stage(groups, own, scratch, way)
         for s in steps:
             if isinstance(s, Zero):
                 stage.zeros += [v for v in blocks.views(int(s.block), int(s.count)) if v.size]
@@ -144,21 +157,45 @@ def _groups(steps: Round, blocks: Blocks, own: int) -> list[_Group]:
         group = groups.setdefault((send, peer), _Group(send, peer))
         reduce = isinstance(step, Reduce)
         group.pieces += [_Piece(v, reduce, _where(v, send, reduce, peer == own)) for v in views]
-    for group in groups.values():
-        # A message to or from device memory is in one piece.
+    return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How messages travel.
+
+    Attributes:
+        direct: MPI reads device memory by itself.
+        host_bytes: of a part of a message between hosts.
+        device_bytes: between devices. The same on all ranks, whatever a trial on one of them said.
+    """
+
+    direct: bool
+    host_bytes: int
+    device_bytes: int
+
+
+def _way(grouped: Sequence[Sequence[_Group]], message_bytes: int) -> _Way:
+    if not any(on_device(p.view) for groups in grouped for g in groups for p in g.pieces):
+        return _Way(False, message_bytes, message_bytes)
+    whole = mpi_says_cuda_aware()
+    device_bytes = message_bytes if whole else min(message_bytes, STAGED_BYTES)
+    return _Way(whole and mpi_is_cuda_aware(), message_bytes, device_bytes)
+
+
+def _in_one_piece(groups: Sequence[_Group], own: int) -> None:
+    """Give scratch memory to the messages that MPI would have to gather from device memory."""
+    for group in groups:
         if len(group.pieces) > 1 and group.peer != own:
             for p in group.pieces:
-                if on_device(p.view) and not p.scratch:
+                if on_device(p.view):
                     p.scratch = "device"
-    return list(groups.values())
 
 
 def _where(view: Any, send: bool, reduce: bool, to_self: bool) -> str:
     lands = "device" if on_device(view) else "host"
     if to_self:
         return "" if send else lands
-    if on_device(view) and not mpi_is_cuda_aware():
-        return "host"
     return lands if reduce or not view.flags.c_contiguous else ""
 
 
@@ -166,7 +203,6 @@ class _Scratch:
     """The memory that all rounds share: nothing in it outlives a round.
 
     Pieces of one message lie one behind the other, so that they need not be gathered once more.
-    Host memory is pinned where it stands for blocks on a device.
     """
 
     def __init__(self, grouped: Sequence[Sequence[_Group]]) -> None:
@@ -185,12 +221,7 @@ class _Scratch:
                         need[p.scratch] = max(need.get(p.scratch, 0), used[p.scratch])
                         like.setdefault(p.scratch, p.view)
         for kind, nbytes in need.items():
-            first = like[kind]
-            self._areas[kind] = (
-                host_empty(first, nbytes)
-                if kind == "host"
-                else namespace(first).empty(nbytes, np.uint8)
-            )
+            self._areas[kind] = namespace(like[kind]).empty(nbytes, np.uint8)
         self.nbytes = sum(need.values())
 
     def buffer(self, p: _Piece) -> Any:
@@ -200,8 +231,15 @@ class _Scratch:
         part = self._areas[p.scratch][p.offset : p.offset + p.nbytes]
         return part.view(p.view.dtype).reshape(p.view.shape)
 
+    def data(self, pieces: Sequence[_Piece]) -> list[Any]:
+        """Return the bytes of a message for the way, in as few arrays as can be."""
+        first, last = pieces[0], pieces[-1]
+        if first.scratch and all(p.scratch == first.scratch for p in pieces):
+            return [self._areas[first.scratch][first.offset : last.offset + last.nbytes]]
+        return _joined([self.buffer(p).reshape(-1).view(np.uint8) for p in pieces])
 
-def _stage(groups: Sequence[_Group], own: int, scratch: _Scratch, message_bytes: int) -> Stage:
+
+def _stage(groups: Sequence[_Group], own: int, scratch: _Scratch, way: _Way) -> Stage:
     stage = Stage()
     to_self = deque(p.view for g in groups if g.send and g.peer == own for p in g.pieces)
     for group in groups:
@@ -214,11 +252,13 @@ def _stage(groups: Sequence[_Group], own: int, scratch: _Scratch, message_bytes:
             elif group.send and buffer is not p.view:
                 stage.copies.append((p.view, buffer))
         if group.peer != own:
-            data = _joined([b.reshape(-1).view(np.uint8) for b in buffers])
+            data = scratch.data(group.pieces)
+            device = on_device(data[0])
+            parts = _cut(data, way.device_bytes if device else way.host_bytes)
             nbytes = sum(d.size for d in data)
-            parts = _cut(data, message_bytes)
-            stage.messages.append(Message(group.send, group.peer, parts, nbytes))
-            if on_device(data[0]):
+            staged = device and not way.direct
+            stage.messages.append(Message(group.send, group.peer, parts, nbytes, staged))
+            if device and way.direct:
                 stage.device = data[0]
     return stage
 

@@ -10,15 +10,16 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from collectives.blocks import Blocks
 from collectives.channel import check_comm, open_channel
+from collectives.cuda_kernels import reduce
 from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
-from collectives.memory import from_host, namespace, on_device, synchronize, to_host
+from collectives.memory import namespace, synchronize
 from collectives.op import SUM, Op
 from collectives.plan import Plan
+from collectives.staging import StagedMessage, Staging
 from collectives.step import Round
 from collectives.traffic import Traffic
 
@@ -62,7 +63,11 @@ class PythonPlan(Plan):
         self._channel = open_channel(comm)
         self._counted = tag is None
         self._tag = self._channel.take_tag() if tag is None else tag
-        self._rounds = [_Round(s, op, self._channel.comm, self._tag) for s in stages]
+        staging = None
+        if any(m.staged for s in stages for m in s.messages):
+            staging = Staging(stages)
+            self.scratch_bytes += staging.nbytes
+        self._rounds = [_Round(s, op, self._channel.comm, self._tag, staging) for s in stages]
         self._closed = False
 
     def start(self) -> None:
@@ -93,9 +98,7 @@ class PythonPlan(Plan):
         """
         self._check_started("test")
         begin = time.perf_counter()
-        for other in list(self._channel.in_flight.values()):
-            if other is not self:
-                other.progress()
+        self._channel.progress(self)
         done = self.progress()
         self._seconds += time.perf_counter() - begin
         if done:
@@ -111,12 +114,11 @@ class PythonPlan(Plan):
         self._check_started("wait")
         begin = time.perf_counter()
         while self._next < len(self._rounds) and len(self._channel.in_flight) > 1:
-            for other in list(self._channel.in_flight.values()):
-                other.progress()
+            self._channel.progress()
             time.sleep(0)  # where ranks share a core, a peer may need it
         while self._next < len(self._rounds):
             current = self._rounds[self._next]
-            MPI.Request.Waitall(current.requests)
+            current.wait()
             self._advance(current)
         self._seconds += time.perf_counter() - begin
         self._finish()
@@ -125,7 +127,7 @@ class PythonPlan(Plan):
         """Go on as far as that is possible without waiting; return whether all rounds are done."""
         while self._next < len(self._rounds):
             current = self._rounds[self._next]
-            if not MPI.Request.Testall(current.requests):
+            if not current.test():
                 return False
             self._advance(current)
         # It needs no help any more; the caller still waits for it, but others need not.
@@ -180,13 +182,19 @@ class PythonPlan(Plan):
 class _Round:
     """The requests, copies and sums of one round."""
 
-    def __init__(self, stage: Stage, op: Op, comm: MPI.Comm, tag: int) -> None:
+    def __init__(
+        self, stage: Stage, op: Op, comm: MPI.Comm, tag: int, staging: Staging | None
+    ) -> None:
         self.requests: list[MPI.Request] = []
         self.peers: list[int] = []
         self._stage = stage
         self._op = op
         self._types: list[MPI.Datatype] = []
+        self._staging = staging
+        self._staged: list[StagedMessage] = staging.bind(stage, comm, tag) if staging else []
         for message in stage.messages:
+            if message.staged:
+                continue
             init = comm.Send_init if message.send else comm.Recv_init
             for part in message.parts:
                 self.requests.append(init(self._buffer(part), message.peer, tag))
@@ -202,44 +210,53 @@ class _Round:
 
     def start(self) -> None:
         for source, target in self._stage.copies:
-            _copy(source, target)
+            target[...] = source
         if self._stage.device is not None:
             synchronize(self._stage.device)
         if self.requests:
             MPI.Prequest.Startall(self.requests)  # type: ignore[arg-type]
+        if self._staging is not None and self._staged:
+            self._staging.follow()
+            for message in self._staged:
+                message.start()
+
+    def test(self) -> bool:
+        """Make progress; return whether all messages have come and gone."""
+        over = bool(MPI.Request.Testall(self.requests))
+        for message in self._staged:
+            over = message.progress() and over
+        return over
+
+    def wait(self) -> None:
+        """Wait until all messages have come and gone."""
+        if not self._staged:
+            MPI.Request.Waitall(self.requests)
+            return
+        while not self.test():
+            time.sleep(0)  # where ranks share a core, a peer may need it
 
     def finish(self) -> None:
         for view in self._stage.zeros:
             view[...] = 0
         for a in self._stage.arrivals:
             if not a.reduce:
-                _copy(a.buffer, a.view)
+                a.view[...] = a.buffer
                 continue
-            xp = namespace(a.view)
-            arrived = a.buffer if on_device(a.buffer) == on_device(a.view) else xp.asarray(a.buffer)
             # By rank, not by who holds what: so both sides of an exchange get the same bits, also
             # where an operation tells its operands apart (the sign of a zero, the bits of a NaN).
-            first, second = (arrived, a.view) if a.lower else (a.view, arrived)
-            self._op(xp, first, second, a.view)
+            first, second = (a.buffer, a.view) if a.lower else (a.view, a.buffer)
+            reduce(self._op, namespace(a.view), first, second, a.view)
 
     def waiting_for(self) -> list[int]:
-        left = (p for r, p in zip(self.requests, self.peers, strict=True) if not r.Get_status())
-        return sorted(set(left))
+        left = {p for r, p in zip(self.requests, self.peers, strict=True) if not r.Get_status()}
+        return sorted(left | {m.peer for m in self._staged if not m.done})
 
     def free(self) -> None:
         for request in self.requests:
             request.Free()
+        for message in self._staged:
+            message.free()
         for datatype in self._types:
             datatype.Free()
         self.requests.clear()
         self._types.clear()
-
-
-def _copy(source: Any, target: Any) -> None:
-    """Copy between any two of host and device."""
-    if isinstance(target, np.ndarray):
-        to_host(source, target)
-    elif isinstance(source, np.ndarray):
-        from_host(source, target)
-    else:
-        target[...] = source

@@ -1,0 +1,335 @@
+"""Run a schedule without Python in between: one compiled call from the first message to the last.
+
+It calls the MPI library's own functions, through the handles that mpi4py has, and needs neither a
+compiler nor MPI's headers. The interpreter's lock is not held meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from collectives.blocks import Blocks
+from collectives.channel import check_comm, open_channel
+from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
+from collectives.launch import libmpi_path
+from collectives.op import SUM, Op
+from collectives.plan import Plan
+from collectives.step import Round
+from collectives.traffic import Traffic
+
+Numbers = npt.NDArray[np.int64]
+
+
+class NotNative(ValueError):
+    """A schedule that the native executor cannot run; the message says why."""
+
+
+def check_numba() -> None:
+    """Check that numba is installed.
+
+    Raises:
+        NotNative: it is not.
+    """
+    if not numba_is_there():
+        raise NotNative('needs numba: pip install "hpcdl[native]"')
+
+
+@functools.lru_cache(maxsize=1)
+def numba_is_there() -> bool:
+    """Return whether numba is installed, without importing it."""
+    return importlib.util.find_spec("numba") is not None
+
+
+class NativePlan(Plan):
+    """A schedule bound to memory and to a communicator.
+
+    Args:
+        rounds: the rounds of this rank (see `collectives.step`).
+        blocks: where the blocks lie: contiguous arrays on the host.
+        comm: an intracommunicator.
+        op: what ``Reduce`` does: SUM, PROD, MIN or MAX.
+        traffic: counters to add messages, bytes and seconds to.
+        message_bytes: messages longer than this are cut in parts.
+        tag: of its messages (see `Channel.call_tag`); None: one of its own.
+        regions: contiguous arrays that may be exchanged for others by `rebind`.
+
+    Raises:
+        NotNative: it cannot run this, or numba is not installed.
+    """
+
+    executor = "native"
+
+    def __init__(
+        self,
+        rounds: Iterable[Round],
+        blocks: Blocks,
+        comm: MPI.Comm,
+        op: Op = SUM,
+        *,
+        traffic: Traffic | None = None,
+        message_bytes: int = MESSAGE_BYTES,
+        tag: int | None = None,
+        regions: Sequence[npt.NDArray[Any]] = (),
+    ) -> None:
+        self._running = False
+        self._closed = True  # until it is whole
+        check_comm(comm)
+        check_numba()
+        stages, self.scratch_bytes = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
+        rows, code, self._peers = _compile(stages, op, regions)
+        from collectives.executors import program
+
+        sent = [m for s in stages for m in s.messages if m.send]
+        self.messages = sum(len(m.parts) for m in sent)
+        self.bytes_sent = sum(m.nbytes for m in sent)
+        self._traffic = traffic
+        self._seconds = 0.0
+        self._stages = stages  # keeps the memory alive
+        self._channel = open_channel(comm)
+        self._counted = tag is None
+        self._tag = self._channel.take_tag() if tag is None else tag
+        slots = max([r[8] for r in rows if r[0] == program.WAIT], default=0)
+        self._program = np.array(rows, np.int64)
+        self._bases = np.array([0, *(r.ctypes.data for r in regions)], np.int64)
+        self._requests = np.zeros(slots + 1, np.int64)
+        self._statuses = np.zeros(8 * (slots + 1), np.int64)  # no MPI's status has more bytes
+        state = np.zeros(program.FIELDS, np.int64)
+        state[program.PROGRAM] = self._program.ctypes.data
+        state[program.BASES] = self._bases.ctypes.data
+        state[program.REQUESTS] = self._requests.ctypes.data
+        state[program.REQUEST_BYTES] = MPI._sizeof(MPI.Request)
+        state[program.STATUSES] = self._statuses.ctypes.data
+        state[program.COMM] = _handle(self._channel.comm)
+        state[program.BYTE] = _handle(MPI.BYTE)
+        state[program.TAG] = self._tag
+        state[program.CODE] = code
+        for field, name in (
+            (program.SENDRECV, "MPI_Sendrecv"),
+            (program.ISEND, "MPI_Isend"),
+            (program.IRECV, "MPI_Irecv"),
+            (program.WAITALL, "MPI_Waitall"),
+            (program.TESTALL, "MPI_Testall"),
+        ):
+            state[field] = mpi_function(name)
+        self._state = state
+        self._address = int(state.ctypes.data)
+        self._go: Callable[[int], int] = program.run
+        self._NEXT, self._MAY_WAIT = program.NEXT, program.MAY_WAIT
+        self._closed = False
+
+    def rebind(self, addresses: Sequence[int], tag: int) -> None:
+        """Run on other memory from now on: the addresses of the regions; and with another tag."""
+        from collectives.executors import program
+
+        self._bases[1:] = addresses
+        self._tag = tag
+        self._state[program.TAG] = tag
+
+    def run(self) -> None:
+        """Start and wait: one compiled call where no other run is in flight.
+
+        Raises:
+            RuntimeError: the plan is closed or runs already.
+            MPI.Exception: MPI failed.
+        """
+        if self._channel.in_flight or self._closed or self._running:
+            super().run()
+            return
+        state = self._state
+        state[self._NEXT] = 0
+        state[self._MAY_WAIT] = 1
+        if self._traffic is None:
+            if self._go(self._address) < 0:
+                self._fail()
+            return
+        begin = time.perf_counter()
+        if self._go(self._address) < 0:
+            self._fail()
+        self._traffic.add(self.messages, self.bytes_sent, time.perf_counter() - begin)
+
+    def start(self) -> None:
+        """Begin a run: post the messages of the first round. Does not block."""
+        if self._closed:
+            raise RuntimeError("start: this plan is closed")
+        if self._running:
+            raise RuntimeError("start: this plan runs already; wait for it first")
+        begin = time.perf_counter()
+        self._running = True
+        self._state[self._NEXT] = 0
+        self._channel.in_flight[self._tag] = self
+        self._progress(may_wait=False)
+        self._seconds = time.perf_counter() - begin
+
+    def test(self) -> bool:
+        """Make progress without blocking; return whether the run is finished."""
+        self._check_started("test")
+        begin = time.perf_counter()
+        self._channel.progress(self)
+        done = self.progress()
+        self._seconds += time.perf_counter() - begin
+        if done:
+            self._finish()
+        return done
+
+    def wait(self) -> None:
+        """Block until the run is finished; all runs in flight on the communicator go on."""
+        self._check_started("wait")
+        begin = time.perf_counter()
+        while self._tag in self._channel.in_flight and len(self._channel.in_flight) > 1:
+            self._channel.progress(None)
+            time.sleep(0)  # where ranks share a core, a peer may need it
+        if self._tag in self._channel.in_flight:
+            self._progress(may_wait=True)
+        self._seconds += time.perf_counter() - begin
+        self._finish()
+
+    def progress(self) -> bool:
+        """Go on as far as that is possible without waiting; return whether all rounds are done."""
+        return self._tag not in self._channel.in_flight or self._progress(may_wait=False)
+
+    def waiting_for(self) -> list[int]:
+        """Return the ranks of the messages of the round that it waits in; [] where it does not."""
+        if not self._running:
+            return []
+        return self._peers.get(int(self._state[self._NEXT]), [])
+
+    def close(self) -> None:
+        """Give back the tag. A run in flight is finished first; closing twice is harmless."""
+        if self._closed:
+            return
+        if self._running:
+            self.wait()
+        if self._counted:
+            self._channel.give_back(self._tag)
+        self._closed = True
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and MPI is not None and not MPI.Is_finalized():
+            self.close()
+
+    def _check_started(self, what: str) -> None:
+        if not self._running:
+            raise RuntimeError(f"{what}: this plan was not started")
+
+    def _progress(self, *, may_wait: bool) -> bool:
+        self._state[self._MAY_WAIT] = may_wait
+        said = self._go(self._address)
+        if said < 0:
+            self._fail()
+        if said:
+            # It needs no help any more; the caller still waits for it, but others need not.
+            self._channel.in_flight.pop(self._tag, None)
+        return bool(said)
+
+    def _finish(self) -> None:
+        self._running = False
+        if self._traffic is not None:
+            self._traffic.add(self.messages, self.bytes_sent, self._seconds)
+
+    def _fail(self) -> None:
+        from collectives.executors import program
+
+        self._running = False
+        self._channel.in_flight.pop(self._tag, None)
+        raise MPI.Exception(int(self._state[program.ERROR]))
+
+
+def _handle(thing: MPI.Comm | MPI.Datatype) -> int:
+    """Return the handle of MPI as a signed number of 64 bits: an int, or a pointer."""
+    return int(np.uint64(MPI._handleof(thing) & 0xFFFFFFFFFFFFFFFF).astype(np.int64))
+
+
+@functools.cache
+def mpi_function(name: str) -> int:
+    """Return the address of a function of the MPI library that mpi4py uses."""
+    function = getattr(ctypes.CDLL(libmpi_path()), name)
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def _compile(
+    stages: Sequence[Stage], op: Op, regions: Sequence[npt.NDArray[Any]]
+) -> tuple[list[list[int]], int, dict[int, list[int]]]:
+    """Return the rows of the program, the code of its reductions, and whom each WAIT waits for."""
+    from collectives.executors import program
+    from collectives.executors.kernels import code_of
+
+    where = functools.partial(_place, regions)
+    rows: list[list[int]] = []
+    code = 0
+    peers: dict[int, list[int]] = {}
+    for stage in stages:
+        if stage.device is not None:
+            raise NotNative("memory on a device")
+        rows += [[program.COPY, *where(to), 0, *where(frm), 0] for frm, to in stage.copies]
+        posts, before, after = _posts(stage, where)
+        rows += before
+        out, into = ([p for p in posts if p[0] == kind] for kind in (program.SEND, program.RECEIVE))
+        if len(out) == len(into) == 1:
+            rows.append([program.EXCHANGE, *out[0][1:5], *into[0][1:5]])
+        else:
+            rows += [[*p[:8], slot] for slot, p in enumerate([*into, *out])]
+        if posts:
+            peers[len(rows)] = sorted({p[4] for p in posts})
+            rows.append([program.WAIT, 0, 0, 0, 0, 0, 0, 0, len(posts)])
+        rows += [[program.CLEAR, *where(view), 0, 0, 0, 0, 0] for view in stage.zeros]
+        rows += after
+        for a in stage.arrivals:
+            if not a.reduce:
+                rows.append([program.COPY, *where(a.view), 0, *where(a.buffer), 0])
+                continue
+            found = code_of(a.view.dtype, op.name) if op.is_built_in else None
+            if found is None:
+                raise NotNative(f"{op.name} of {a.view.dtype}")
+            code = found
+            region, offset, _ = where(a.view)
+            rows.append([program.REDUCE, region, offset, a.view.size, 0, *where(a.buffer), 0])
+    rows.append([program.END] + [0] * (program.WIDTH - 1))
+    return rows, code, peers
+
+
+def _posts(stage: Stage, where: Callable[[Any], tuple[int, int, int]]) -> Any:
+    """Return the rows that post a stage's messages, and the copies before and after them."""
+    from collectives.executors import program
+
+    posts: list[list[int]] = []
+    before: list[list[int]] = []
+    after: list[list[int]] = []
+    for message in stage.messages:
+        for part in message.parts:
+            data = part[0]
+            if len(part) > 1:
+                # MPI sees one piece: gathered before it goes, scattered when it has come.
+                data = np.empty(sum(d.size for d in part), np.uint8)
+                stage.gathered.append(data)
+                at = 0
+                for d in part:
+                    here, there = where(data[at : at + d.size]), where(d)
+                    at += d.size
+                    if message.send:
+                        before.append([program.COPY, *here, 0, *there, 0])
+                    else:
+                        after.append([program.COPY, *there, 0, *here, 0])
+            kind = program.SEND if message.send else program.RECEIVE
+            posts.append([kind, *where(data), message.peer, 0, 0, 0, 0])
+    return posts, before, after
+
+
+def _place(regions: Sequence[npt.NDArray[Any]], array: Any) -> tuple[int, int, int]:
+    """Return the region (0: all memory), the offset and the length in bytes of an array."""
+    if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+        raise NotNative("memory that is not contiguous, or on a device")
+    address = int(array.ctypes.data)
+    for i, region in enumerate(regions, 1):
+        base = int(region.ctypes.data)
+        if base <= address and address + array.nbytes <= base + region.nbytes and array.nbytes:
+            return i, address - base, array.nbytes
+    return 0, address, array.nbytes

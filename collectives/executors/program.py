@@ -1,0 +1,124 @@
+"""A schedule as a program of numbers, and the compiled loop that runs it.
+
+A program is an int64 array of rows: an operation, two places (region, offset, length), two peers.
+Addresses are offsets into regions whose base addresses stand in a table: so a program that was
+made once runs on any buffers of the same lengths.
+
+The state of a run is an int64 array, with the fields below; handles and functions of MPI are in it
+as numbers. `run` goes on until all is done, or until it would have to wait and may not.
+"""
+
+from __future__ import annotations
+
+from numba import carray, njit
+
+from collectives.executors.intrinsics import (
+    call_post,
+    call_sendrecv,
+    call_testall,
+    call_waitall,
+    clear_bytes,
+    copy_bytes,
+    load_acquire,
+    pointer_i64,
+)
+from collectives.executors.kernels import reduce_into
+
+END, EXCHANGE, RECEIVE, SEND, WAIT, REDUCE, COPY, CLEAR = range(8)
+"""The operations.
+
+- EXCHANGE: send the first place to the first peer, receive the second from the second; as two
+  requests, or in one blocking call that skips the WAIT behind it.
+- RECEIVE, SEND: post a request for the first place; ``slot`` says which.
+- WAIT: for the first ``slot`` requests.
+- REDUCE: the first place becomes ``first op second``; its length is in elements.
+- COPY: the first place becomes a copy of the second.
+- CLEAR: the first place becomes zero.
+"""
+
+WIDTH = 9
+"""Numbers in a row: operation, region, offset, length, peer, region, offset, length, peer; a
+``slot`` stands in the place of the second peer."""
+
+(
+    NEXT,
+    PROGRAM,
+    BASES,
+    REQUESTS,
+    REQUEST_BYTES,
+    STATUSES,
+    COMM,
+    BYTE,
+    TAG,
+    CODE,
+    MAY_WAIT,
+    FLAG,
+    ERROR,
+    SENDRECV,
+    ISEND,
+    IRECV,
+    WAITALL,
+    TESTALL,
+    FIELDS,
+) = range(19)
+"""The fields of the state. FLAG is memory for MPI's answer; ERROR is the code of what failed."""
+
+
+@njit("int64(int64)", nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def run(address: int) -> int:
+    """Run the program of a state, at its address; return 1 when it is done, 0 if it must wait.
+
+    On an error of MPI the return value is -1, and the state holds its code.
+    """
+    state = carray(pointer_i64(address), FIELDS)
+    bases = carray(pointer_i64(state[BASES]), 1 << 30)
+    comm, byte, tag, status = state[COMM], state[BYTE], state[TAG], state[STATUSES]
+    requests, request_bytes = state[REQUESTS], state[REQUEST_BYTES]
+    k = state[NEXT]
+    may_wait = state[MAY_WAIT] != 0
+    while True:
+        row = carray(pointer_i64(state[PROGRAM] + 8 * WIDTH * k), WIDTH)
+        op = row[0]
+        if op == END:
+            state[NEXT] = k
+            return 1
+        first = bases[row[1]] + row[2]
+        second = bases[row[5]] + row[6]
+        error = 0
+        if op == EXCHANGE:
+            if may_wait:
+                error = call_sendrecv(
+                    state[SENDRECV], first, row[3], byte, row[4], tag,
+                    second, row[7], byte, row[8], tag, comm, status,
+                )  # fmt: skip
+                k += 1  # over the WAIT
+            else:
+                error = call_post(state[IRECV], second, row[7], byte, row[8], tag, comm, requests)
+                if error == 0:
+                    slot = requests + request_bytes
+                    error = call_post(state[ISEND], first, row[3], byte, row[4], tag, comm, slot)
+        elif op == RECEIVE:
+            slot = requests + request_bytes * row[8]
+            error = call_post(state[IRECV], first, row[3], byte, row[4], tag, comm, slot)
+        elif op == SEND:
+            slot = requests + request_bytes * row[8]
+            error = call_post(state[ISEND], first, row[3], byte, row[4], tag, comm, slot)
+        elif op == WAIT:
+            if may_wait:
+                error = call_waitall(state[WAITALL], row[8], requests, status)
+            else:
+                error = call_testall(state[TESTALL], row[8], requests, address + 8 * FLAG, status)
+                if error == 0 and (load_acquire(address + 8 * FLAG) & 0xFFFFFFFF) == 0:
+                    state[NEXT] = k
+                    return 0
+        elif op == REDUCE:
+            reduce_into(state[CODE], first, second, row[3])
+        elif op == COPY:
+            copy_bytes(first, second, row[3])
+        else:
+            clear_bytes(first, row[3])
+        if error != 0:
+            state[NEXT] = k
+            state[ERROR] = error
+            return -1
+        k += 1
