@@ -62,8 +62,16 @@ class Job:
     straight: bool = False
 
 
-def bind_job(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
+def bind_job(
+    job: Job, comm: MPI.Comm, *, tag: int | None = None, **options: Unpack[Options]
+) -> Plan:
     """Choose how to do a job, and bind it. Collective over ``comm``; in the same order everywhere.
+
+    Args:
+        job: what to do.
+        comm: the communicator.
+        tag: of its messages, as for `bind`.
+        **options: see `collectives.options.Options`.
 
     Raises:
         ValueError: no such algorithm or executor, or it cannot do this.
@@ -77,7 +85,15 @@ def bind_job(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
         first = len(blocks)
         blocks = Joined(blocks, Regions(list(job.copy)))
         rounds = _after([Send(rank, first), Recv(rank, first + 1)], rounds)
-    made = bind(rounds, blocks, comm, job.op, executor=settings.executor, traffic=settings.traffic)
+    made = bind(
+        rounds,
+        blocks,
+        comm,
+        job.op,
+        executor=settings.executor,
+        traffic=settings.traffic,
+        tag=tag,
+    )
     made.algorithm = algorithm.spec
     return made
 
