@@ -1,4 +1,4 @@
-"""Host and device memory: what an array is, and how its bytes come to MPI and back.
+"""Host and device memory: what an array is, and what its library calls things.
 
 Nothing here imports cupy: a device array is told by the CUDA array interface that it shows, and
 all work on it goes through its own namespace.
@@ -6,7 +6,6 @@ all work on it goes through its own namespace.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 from typing import Any
 
@@ -37,10 +36,25 @@ def on_device(array: Any) -> bool:
     return not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__")
 
 
-def host_empty(like: Any, nbytes: int) -> Any:
-    """Return host memory, uint8 (nbytes,); pinned where it is to stand for a cupy array."""
+def is_array(obj: Any) -> bool:
+    """Return whether plans can work on an object as it is: an array of numpy, cupy, or alike.
+
+    An array is alike if its own namespace has the streams of cupy, under ``cuda``.
+    """
+    if isinstance(obj, np.ndarray) or type(obj).__module__.split(".")[0] == "cupy":
+        return True
+    return (
+        on_device(obj)
+        and hasattr(obj, "__array_namespace__")
+        and hasattr(obj.__array_namespace__(), "cuda")
+    )
+
+
+def host_empty(like: Any, nbytes: int) -> np.ndarray[Any, Any]:
+    """Return host memory, uint8 (nbytes,); pinned where it is to stand for an array of cupy."""
     if type(like).__module__.split(".")[0] == "cupy":
-        return importlib.import_module("cupyx").empty_pinned(nbytes, np.uint8)
+        made: np.ndarray[Any, Any] = importlib.import_module("cupyx").empty_pinned(nbytes, np.uint8)
+        return made
     return np.empty(nbytes, np.uint8)
 
 
@@ -64,19 +78,3 @@ def synchronize(array: Any) -> None:
     """Wait until the device has finished the work in flight on an array; nothing on the host."""
     if on_device(array):
         namespace(array).cuda.get_current_stream().synchronize()
-
-
-def mpi_is_cuda_aware() -> bool:
-    """Return whether the MPI in this process says that it takes device pointers.
-
-    Open MPI and MPICH answer through ``MPIX_Query_cuda_support``. A library without that function
-    has said nothing, and is not handed device memory.
-    """
-    from mpi4py import MPI
-
-    from collectives.launch import libmpi_path
-
-    if not MPI.Is_initialized():
-        return False
-    query = getattr(ctypes.CDLL(libmpi_path()), "MPIX_Query_cuda_support", None)
-    return query is not None and bool(query())
