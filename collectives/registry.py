@@ -7,10 +7,12 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from collectives.collective import Collective
 from collectives.step import Generator
+
+Made = TypeVar("Made", bound=Generator)
 
 _NO_TUNABLES: Mapping[str, Tunable] = MappingProxyType({})
 
@@ -179,7 +181,7 @@ def algorithm(
     name: str | None = None,
     tunables: Mapping[str, Tunable] = _NO_TUNABLES,
     registry: Registry = REGISTRY,
-) -> Callable[[Generator], Generator]:
+) -> Callable[[Made], Made]:
     """Enter the decorated generator of rounds in the registry; its name is the function's.
 
     Args:
@@ -191,7 +193,7 @@ def algorithm(
         registry: another table than the one that ships.
     """
 
-    def enter(generate: Generator) -> Generator:
+    def enter(generate: Made) -> Made:
         label = name if name is not None else str(getattr(generate, "__name__", ""))
         registry.add(
             Algorithm(collective, label, blocks, generate, paper, MappingProxyType(dict(tunables)))

@@ -1,12 +1,41 @@
 """The algorithms that ship, one file each. A new one is a file here and its name below."""
 
 from collectives.algorithms import (
+    bidirectional_ring,
     binomial,
+    bruck,
+    chain,
+    direct,
+    dissemination,
+    double_tree,
+    linear,
     pairwise,
     rabenseifner,
     recursive_doubling,
+    recursive_halving,
     ring,
+    scatter_allgather,
+    swing,
+    through_root,
     tree,
 )
 
-__all__ = ["binomial", "pairwise", "rabenseifner", "recursive_doubling", "ring", "tree"]
+__all__ = [
+    "bidirectional_ring",
+    "binomial",
+    "bruck",
+    "chain",
+    "direct",
+    "dissemination",
+    "double_tree",
+    "linear",
+    "pairwise",
+    "rabenseifner",
+    "recursive_doubling",
+    "recursive_halving",
+    "ring",
+    "scatter_allgather",
+    "swing",
+    "through_root",
+    "tree",
+]

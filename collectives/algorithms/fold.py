@@ -8,11 +8,13 @@ one first add their data to a partner's, sit out, and are sent the result at the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from collectives.step import NULL, Recv, Reduce, Round, Send
+from collectives.step import NULL, Index, Recv, Reduce, Round, Send, Step
+
+Kind = TypeVar("Kind", Send, Recv, Reduce)
 
 
 def core_size(size: int) -> int:
@@ -36,3 +38,13 @@ def unfold(rank: Any, size: int, blocks: int) -> Iterator[Round]:
         to = np.where(rank < size - core, rank + core, NULL)
         frm = np.where(rank >= core, rank - core, NULL)
         yield [Send(to, 0, blocks), Recv(frm, 0, blocks)]
+
+
+def both(kind: type[Kind], peer: Index, first: Any, count: int, size: int) -> list[Step]:
+    """Return the steps for the blocks of ``count`` ranks from ``first`` on, and of their partners.
+
+    Block r belongs to rank r; the partner of rank r is ``core_size(size) + r``, where there is one.
+    """
+    core = core_size(size)
+    partners = np.clip(size - core - first, 0, count)
+    return [kind(peer, first, count), kind(peer, core + first, partners)]
