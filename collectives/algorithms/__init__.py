@@ -8,6 +8,8 @@ from collectives.algorithms import (
     direct,
     dissemination,
     double_tree,
+    hierarchical,
+    hierarchical_leaders,
     linear,
     pairwise,
     rabenseifner,
@@ -17,6 +19,7 @@ from collectives.algorithms import (
     scatter_allgather,
     swing,
     through_root,
+    torus,
     tree,
 )
 
@@ -28,6 +31,8 @@ __all__ = [
     "direct",
     "dissemination",
     "double_tree",
+    "hierarchical",
+    "hierarchical_leaders",
     "linear",
     "pairwise",
     "rabenseifner",
@@ -37,5 +42,6 @@ __all__ = [
     "scatter_allgather",
     "swing",
     "through_root",
+    "torus",
     "tree",
 ]

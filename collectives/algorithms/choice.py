@@ -1,0 +1,27 @@
+"""Tunables of algorithms that are made of others."""
+
+from __future__ import annotations
+
+from collectives.collective import Collective
+from collectives.registry import REGISTRY, Tunable
+
+NAME = "hierarchical"
+
+
+def node_size() -> Tunable:
+    """Return the tunable for the number of ranks in a group."""
+    return Tunable(
+        4,
+        lambda size: [n for n in (2, 4, 8, 16, 32, 64, 128) if n < size] or [1],
+        "ranks in a group, as on a node",
+    )
+
+
+def choice(default: str, where: str, *collectives: Collective) -> Tunable:
+    """Return the tunable for an algorithm that all these collectives have, by name."""
+
+    def names() -> list[str]:
+        common = set.intersection(*({*REGISTRY.names(c)} for c in collectives))
+        return [n for n in REGISTRY.names(collectives[0]) if n in common and n != NAME]
+
+    return Tunable(default, lambda size: names(), f"algorithm {where}", choices=names)
