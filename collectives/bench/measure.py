@@ -7,13 +7,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from collectives.bench.form import Call
 from collectives.bench.settings import Settings
-from collectives.bench.variant import Variant
+from collectives.bench.variant import Label, Variant
+
+_WARM_UP = 0.1  # of the budget
+_CHECKS = 2  # runs whose results are looked at, before and after, with no barrier in between
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,14 +26,17 @@ class Timing:
     """What the calls of one variant took.
 
     Attributes:
-        name: of the variant.
-        seconds: float64 (repetitions,): of each call, on the slowest rank.
-        wrong: elements on all ranks that differ from the library's result.
+        label: of the variant.
+        seconds: float64 (repetitions,): of a call, on the slowest rank.
+        wrong: elements on all ranks that differ from what they must be.
+        overlap: of a computation and the call beside it: the part of the call's time that they
+            had in common, 0 to 1; None: nothing was computed.
     """
 
-    name: str
+    label: Label
     seconds: npt.NDArray[np.float64]
     wrong: int
+    overlap: float | None = None
 
     @property
     def median(self) -> float:
@@ -36,34 +44,47 @@ class Timing:
         return float(np.median(self.seconds))
 
 
-def measure(comm: MPI.Comm, settings: Settings, variants: Sequence[Variant]) -> list[Timing]:
+def measure(
+    comm: MPI.Comm,
+    settings: Settings,
+    variants: Sequence[Variant],
+    *,
+    calls: int = 1,
+    part: float = 1.0,
+) -> list[Timing]:
     """Time the variants in turns. Collective; all ranks get the same result.
 
-    The last of the variants that are the library's own is the reference for the results.
+    Args:
+        comm: all its ranks take part.
+        settings: budget and repetitions.
+        variants: what to time.
+        calls: how many of them, one right after the other, are timed as one.
+        part: of the budget.
     """
-    reference = variants[1] if variants[1].plan is None else variants[0]
-    reference.reset()
-    reference.call()
-    expected = reference.result.copy()
-    wrong = np.zeros(len(variants), np.int64)
-    for i, v in enumerate(variants):  # the first run: also warms up
-        v.reset()
-        v.call()
-        wrong[i] = np.count_nonzero(v.result != expected)
+    wrong = _wrong(variants)  # also the first runs of all
+    budget = part * settings.budget
     with _without_garbage_collection():
-        _repeat(comm, variants, 0.1 * settings.budget, 1, 20)
-        seconds = np.array(_repeat(comm, variants, settings.budget, settings.least, settings.most))
-    for i, v in enumerate(variants):  # what many runs of the same plan lead to
-        v.reset()
-        v.call()
-        wrong[i] = max(wrong[i], np.count_nonzero(v.result != expected))
+        _repeat(comm, variants, calls, _WARM_UP * budget, 1, 20)
+        seconds = np.array(
+            _repeat(comm, variants, calls, budget, settings.least, settings.most)
+        ).reshape(-1, len(variants))
+    wrong = np.maximum(wrong, _wrong(variants))
     comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
     comm.Allreduce(MPI.IN_PLACE, wrong, MPI.SUM)
-    return [Timing(v.name, seconds[:, i], int(wrong[i])) for i, v in enumerate(variants)]
+    return [Timing(v.label, seconds[:, i], int(wrong[i])) for i, v in enumerate(variants)]
+
+
+def _wrong(variants: Sequence[Variant]) -> npt.NDArray[np.int64]:
+    """Count the wrong elements of this rank, of each variant.
+
+    Ranks go from one run to the next as they get there: what a run still has to read must not be
+    spoilt by the next.
+    """
+    return np.array([max(v.wrong() for _ in range(_CHECKS)) for v in variants], np.int64)
 
 
 def _repeat(
-    comm: MPI.Comm, variants: Sequence[Variant], budget: float, least: int, most: int
+    comm: MPI.Comm, variants: Sequence[Variant], calls: int, budget: float, least: int, most: int
 ) -> list[list[float]]:
     """Repeat until the budget of seconds is spent at rank 0; return the seconds of each call."""
     end = time.perf_counter() + budget
@@ -75,21 +96,29 @@ def _repeat(
         comm.Bcast(more)
         if not more[0]:
             return seconds
-        seconds.append(_repetition(comm, variants, k))
+        seconds.append(_repetition(comm, variants, calls, k))
 
 
-def _repetition(comm: MPI.Comm, variants: Sequence[Variant], k: int) -> list[float]:
-    """Run each variant once; the turn begins with another one each time."""
+def _repetition(comm: MPI.Comm, variants: Sequence[Variant], calls: int, k: int) -> list[float]:
+    """Give each variant its turn; the round begins with another one each time."""
     seconds = [0.0] * len(variants)
     for j in range(len(variants)):
         i = (j + k) % len(variants)
-        variants[i].reset()
-        call = variants[i].call
+        v = variants[i]
+        if calls > 1:
+            v.blank()
+        else:
+            v.reset()
         comm.Barrier()
-        begin = time.perf_counter()
-        call()
-        seconds[i] = time.perf_counter() - begin
+        seconds[i] = _timed(v.call, calls)
     return seconds
+
+
+def _timed(call: Call, calls: int) -> float:
+    begin = time.perf_counter()
+    for _ in repeat(None, calls):
+        call()
+    return (time.perf_counter() - begin) / calls
 
 
 @contextmanager

@@ -3,68 +3,124 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mpi4py import MPI
 
-from collectives.bench.buffers import Buffers
-from collectives.bench.measure import measure
+from collectives.bench.gloo import Gloo
+from collectives.bench.measure import Timing, measure
+from collectives.bench.overlap import measure_overlap
 from collectives.bench.pin import pin
 from collectives.bench.room import check_room
-from collectives.bench.settings import Settings
+from collectives.bench.settings import BATCH, OVERLAP, OVERLAP_TEST, SHORT, Settings
 from collectives.bench.table import Row, heading, rows, table
-from collectives.bench.variant import variants
+from collectives.bench.ways import Builder, RefusedError
+
+Report = Callable[[str], object]
 
 
-def run(comm: MPI.Comm, settings: Settings, report: Callable[[str], object] = print) -> list[Row]:
-    """Time all algorithms at all lengths. Collective; all ranks get the rows.
+def run(comm: MPI.Comm, settings: Sequence[Settings], report: Report = print) -> list[Row]:
+    """Time all that is asked for, at all lengths. Collective; all ranks get the rows.
 
     Args:
         comm: all ranks of it take part.
-        settings: what to time.
-        report: takes the lines of the table as they come; called at rank 0 only.
+        settings: what to time, one after the other.
+        report: takes the lines of the tables as they come; called at rank 0 only.
 
     Raises:
         RoomError: the longest length does not fit in memory.
+        RefusedError: nothing of what is asked for can be done.
     """
-    check_room(comm, settings)
+    for one in settings:
+        check_room(comm, one)
     say = report if comm.Get_rank() == 0 else _silent
-    name, version = MPI.get_vendor()
-    mpi = f"{name} {'.'.join(map(str, version))}"
-    say(_header(comm, settings, mpi))
+    say(about_machine(comm))
+    gloo = Gloo(comm) if any("gloo" in one.compare for one in settings) else None
     found: list[Row] = []
-    seen = set()
-    for nbytes in settings.sizes:
-        buffers = Buffers(comm, settings, nbytes)
-        length = buffers.data.nbytes
-        if length in seen:  # rounded up to the same whole number of elements
-            continue
-        seen.add(length)
-        ways = variants(comm, settings, buffers)
-        timings = measure(comm, settings, ways)
-        for way in ways:
-            if way.plan is not None:
-                way.plan.close()
-        say(table(settings.collective, comm.Get_size(), length, timings))
-        found += rows(settings.collective, mpi, comm.Get_size(), length, timings)
+    refused: RefusedError | None = None
+    for one in settings:
+        try:
+            found += _collective(comm, one, say, gloo)
+        except RefusedError as error:  # on all ranks
+            refused = error
+            say(f"# {error}")
+    if gloo is not None:
+        gloo.close()
+    if refused is not None and not found:
+        raise refused
     return found
 
 
-def _header(comm: MPI.Comm, settings: Settings, mpi: str) -> str:
+def _collective(comm: MPI.Comm, settings: Settings, say: Report, gloo: Gloo | None) -> list[Row]:
+    overlap = bool({OVERLAP, OVERLAP_TEST} & set(settings.modes or ()))
+    say(about(settings))
+    say(heading(overlap=overlap))
+    found: list[Row] = []
+    left_out: set[str] = set()
+
+    def note(reason: str) -> None:
+        if reason not in left_out:
+            left_out.add(reason)
+            say(f"# left out: {reason}")
+
+    seen: set[int] = set()
+    ranks = comm.Get_size()
+    for nbytes in settings.sizes:
+        builder = Builder(comm, settings, nbytes, note, gloo)
+        length = builder.private.data.nbytes
+        if length in seen:  # rounded up to the same whole number of elements
+            continue
+        seen.add(length)
+        timings = time_all(comm, settings, builder)
+        say(table(settings.collective, ranks, length, timings, overlap=overlap))
+        found += rows(settings, library(), ranks, length, timings)
+    return found
+
+
+def time_all(comm: MPI.Comm, settings: Settings, builder: Builder) -> list[Timing]:
+    """Make everything for one length, time it, and close it. Collective."""
+    ways = builder.build()
+    timings = []
+    if ways.variants:
+        timings += measure(comm, settings, ways.variants, calls=settings.calls(ways.nbytes))
+    timings += measure_overlap(comm, settings, ways.overlapped)
+    ways.close()
+    return timings
+
+
+def library() -> str:
+    """Return the name and version of the MPI library."""
+    name, version = MPI.get_vendor()
+    return f"{name} {'.'.join(map(str, version))}"
+
+
+def about_machine(comm: MPI.Comm) -> str:
+    """Bind the ranks to cores, and return what to say of them and of the machine. Collective."""
     pinned = pin(comm)
     nodes = len(set(comm.allgather(MPI.Get_processor_name())))
-    reduces = settings.collective.name in ("allreduce", "reduce", "reduce_scatter")
+    return (
+        f"# {comm.Get_size()} ranks on {nodes} node{'s' if nodes > 1 else ''}, {library()}; "
+        f"{os.cpu_count()} cores on the first node; {pinned}"
+    )
+
+
+def about(settings: Settings) -> str:
+    """Return what stands over the table: what is timed, how, and what is compared with what."""
+    if settings.batch is not None:
+        calls = f"{settings.batch} calls in a row are timed as one"
+    elif settings.batched:
+        calls = f"below {SHORT >> 10} KiB {BATCH} calls in a row are timed as one"
+    else:
+        calls = "each call is timed by itself"
     return "\n".join(
         (
-            f"# {settings.collective.name}, {settings.dtype}"
-            + (f", {settings.op.name}" if reduces else "")
-            + f": {comm.Get_size()} ranks on {nodes} node{'s' if nodes > 1 else ''}, {mpi}",
-            f"# {os.cpu_count()} cores on the first node; {pinned}",
+            f"# {settings.name}, {settings.dtype}" + f", {settings.op.name}" * settings.reduces,
             f"# runs: {settings.least} to {settings.most} of each in turns, as {settings.budget:g} "
-            "s a length allow; the time of a run is that of the slowest rank",
-            "# busbw as in nccl-tests; ratio: to the faster of the library's own calls; wrong: "
-            "elements unlike its result",
-            heading(),
+            "s a length allow; a barrier before each; its time is that of the slowest rank",
+            f"# {calls}, ours and the library's alike; the input is restored before, and so as "
+            "warm as the caches can hold it",
+            "# GB/s: bus bandwidth as in nccl-tests; ratio: to the faster of the library's own "
+            "calls; wrong: elements unlike its result",
         )
     )
 

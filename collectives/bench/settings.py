@@ -6,13 +6,46 @@ from dataclasses import dataclass
 
 from collectives.collective import Collective
 from collectives.op import SUM, Op
-from collectives.registry import Algorithm
 
-DTYPES = ("float32", "float64", "int32", "int64")
-"""The dtypes that the library's reductions take under that name everywhere."""
+DTYPES = ("float32", "float64", "int32", "int64", "float16", "bfloat16")
+"""The dtypes of the elements. The library cannot reduce the last two, which are then compared with
+a sum in float64, and have no ratio."""
+
+PYTHON, NATIVE, SHARED = EXECUTORS = ("python", "native", "shared")
+"""What runs a schedule; "auto" is the one that the library takes by itself."""
+
+PRIVATE, WINDOW = PLACEMENTS = ("private", "window")
+"""Where the buffers lie: in each rank's own memory, or in the window that a node's ranks share."""
+
+IN_PLACE, OUT_OF_PLACE, CALL, OVERLAP, OVERLAP_TEST = MODES = (
+    "in-place",
+    "out-of-place",
+    "call",
+    "overlap",
+    "overlap-test",
+)
+"""How a collective is used. The first two run a plan that was made once; "call" is one function
+call for all, with the making of the plan; the last two start a plan, compute, and wait for it, the
+very last with a test between pieces of the computation."""
+
+COMPARED = ("native", "gloo")
+"""What may have rows of its own: the MPI library's calls, and the Gloo library through PyTorch."""
+
+UNEVEN = ("allgather", "alltoall", "gather", "scatter")
+"""The collectives that also come with parts of different lengths: MPI appends a v to the name."""
 
 LEAST = 5
 """Fewer repetitions make no median."""
+
+SHORT = 1 << 16
+"""Buffers of fewer bytes are timed in batches."""
+
+BATCH = 10
+"""Calls in a batch."""
+
+_MEETINGS = ("allreduce", "barrier", "allgather", "alltoall")
+# Nobody leaves these before everybody has come. In the others the root, or a leaf, would run ahead
+# of the rest in a batch, and the time of a call would be no more than what a call costs the sender.
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +54,56 @@ class Settings:
 
     Attributes:
         collective: which one.
-        algorithms: of that collective.
+        algorithms: of that collective, as `collectives.registry.Registry.get` takes them, or
+            "auto"; None: all.
         sizes: bytes of the buffer of a rank: of the vector that is reduced or broadcast, of all
-            parts together for reduce_scatter, allgather and alltoall.
+            parts together for reduce_scatter, allgather, alltoall, gather and scatter.
+        uneven: parts of different lengths (allgatherv, alltoallv, gatherv, scatterv).
+        executors: of `EXECUTORS`, or "auto".
+        placements: of `PLACEMENTS`.
+        modes: of `MODES`; None: in place, or out of place where a collective has no other way.
+        compare: of `COMPARED`.
         dtype: of the elements.
         op: of the reductions.
+        batch: calls without a barrier between them that are timed as one; None: `BATCH` for
+            buffers shorter than `SHORT`, where every rank waits for every other; else 1.
         budget: seconds for each size.
         least: at least as many repetitions, however long they take.
         most: at most as many, however short they are.
     """
 
     collective: Collective
-    algorithms: tuple[Algorithm, ...]
+    algorithms: tuple[str, ...] | None
     sizes: tuple[int, ...]
+    uneven: bool = False
+    executors: tuple[str, ...] = ("auto",)
+    placements: tuple[str, ...] = (PRIVATE,)
+    modes: tuple[str, ...] | None = None
+    compare: tuple[str, ...] = ()
     dtype: str = "float32"
     op: Op = SUM
+    batch: int | None = None
     budget: float = 1.0
     least: int = LEAST
     most: int = 1000
+
+    @property
+    def name(self) -> str:
+        """The name of the collective, with a v where its parts are uneven."""
+        return self.collective.name + "v" * self.uneven
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the collective reduces."""
+        return self.collective.name in ("allreduce", "reduce", "reduce_scatter")
+
+    @property
+    def batched(self) -> bool:
+        """Whether short buffers are timed in batches."""
+        return self.batch is None and self.collective.name in _MEETINGS
+
+    def calls(self, nbytes: int) -> int:
+        """Return the number of calls that are timed as one, for a buffer of so many bytes."""
+        if self.batch is not None:
+            return self.batch
+        return BATCH if self.batched and nbytes < SHORT else 1

@@ -8,32 +8,56 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from collectives.bench.measure import Timing
-from collectives.bench.variant import LIBRARY
+from collectives.bench.settings import Settings
+from collectives.bench.variant import GLOO, LIBRARY
 from collectives.collective import Collective
 
-COLUMNS = ("bytes", "algorithm", "runs", "median us", "min us", "max us", "busbw GB/s", "ratio")
-_WIDTHS = (11, 20, 6, 12, 12, 12, 11, 8)
+_COLUMNS = {
+    "bytes": 10,
+    "algorithm": 29,
+    "executor": 9,
+    "buffer": 9,
+    "mode": 14,
+    "runs": 5,
+    "median us": 12,
+    "min us": 11,
+    "max us": 11,
+    "GB/s": 10,
+    "ratio": 7,
+    "wrong": 7,
+    "overlap": 9,
+}
+_TEXT = ("algorithm", "executor", "buffer", "mode")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One algorithm at one length.
+    """One way to do a collective, at one length.
 
     Attributes:
-        collective: name.
-        algorithm: name.
-        executor: what runs the schedule.
-        placement: where the buffers lie: "private" memory of each rank.
+        collective: name; with a v where the parts are uneven.
+        algorithm: name, with what was set (``chain:segments=8``), or ``auto``.
+        executor: what runs the schedule: "python", "native" or "shared"; where a comparison was
+            asked for also "library" for the MPI library's own calls, and "gloo".
+        placement: where the buffers lie: in "private" memory of each rank, or in the shared
+            "window" of the node.
         mpi: the MPI library and its version.
         ranks: number of ranks.
         bytes: length of the buffer of a rank.
-        median_us: microseconds of a call, on the slowest rank: the median of the repetitions.
+        median_us: microseconds of a call, on the slowest rank: the median of the repetitions. With
+            an overlap: of the collective alone, begun and waited for.
         min_us: their least.
         max_us: their greatest.
         native_us: the median of the library's own call, in place or out of place: the faster one.
-        ratio: median_us / native_us.
+            With an overlap: of its non-blocking call. None where it has none for the dtype.
+        ratio: median_us / native_us; None as above.
         busbw_GBps: bus bandwidth (see `bus_bandwidth`) at the median.
         wrong: elements, on all ranks, that differ from the library's result.
+        mode: of `collectives.bench.settings.MODES`.
+        chosen: the algorithm that ran: another than ``algorithm`` where that is ``auto``.
+        overlap: the part of the collective's time that a computation beside it could use, 0 to 1;
+            None where that was not measured.
+        native_overlap: the same of the library's non-blocking call: the better one.
     """
 
     collective: str
@@ -46,10 +70,14 @@ class Row:
     median_us: float
     min_us: float
     max_us: float
-    native_us: float
-    ratio: float
+    native_us: float | None
+    ratio: float | None
     busbw_GBps: float
     wrong: int
+    mode: str
+    chosen: str
+    overlap: float | None
+    native_overlap: float | None
 
 
 def bus_bandwidth(collective: Collective, ranks: int, nbytes: int, seconds: float) -> float:
@@ -57,54 +85,92 @@ def bus_bandwidth(collective: Collective, ranks: int, nbytes: int, seconds: floa
 
     It is bytes over time, times what a rank must send at least for each byte of the buffer: so it
     can be compared with the bandwidth of the hardware, whatever the number of ranks. ``nbytes`` is
-    the whole buffer: for reduce_scatter, allgather and alltoall that of all parts together.
+    the whole buffer: for those with parts that of all parts together.
     """
     once = (ranks - 1) / ranks
     factor = {"allreduce": 2 * once, "bcast": 1.0, "reduce": 1.0}.get(collective.name, once)
     return factor * nbytes / seconds / 1e9
 
 
+def native_seconds(timings: Sequence[Timing], like: Timing) -> float | None:
+    """Return the library's fastest median: of calls that are non-blocking as ``like`` is, or not.
+
+    Returns:
+        seconds, or None where it has no such call.
+    """
+    theirs = [t.median for t in _theirs(timings, like)]
+    return min(theirs) if theirs else None
+
+
 def rows(
-    collective: Collective, mpi: str, ranks: int, nbytes: int, timings: Sequence[Timing]
+    settings: Settings, mpi: str, ranks: int, nbytes: int, timings: Sequence[Timing]
 ) -> list[Row]:
-    """Return a row for each algorithm among the timings."""
-    native = min(t.median for t in timings if t.name in LIBRARY)
-    return [
-        Row(
-            collective=collective.name,
-            algorithm=t.name,
-            executor="python",
-            placement="private",
-            mpi=mpi,
-            ranks=ranks,
-            bytes=nbytes,
-            median_us=t.median * 1e6,
-            min_us=float(t.seconds.min()) * 1e6,
-            max_us=float(t.seconds.max()) * 1e6,
-            native_us=native * 1e6,
-            ratio=t.median / native,
-            busbw_GBps=bus_bandwidth(collective, ranks, nbytes, t.median),
-            wrong=t.wrong,
+    """Return a row for each of our ways among the timings, and for what is to be compared."""
+    shown = {LIBRARY: "native" in settings.compare, GLOO: True}
+    found = []
+    for t in timings:
+        if not shown.get(t.label.executor, True):
+            continue
+        native = native_seconds(timings, t)
+        overlaps = [o.overlap for o in _theirs(timings, t) if o.overlap is not None]
+        found.append(
+            Row(
+                collective=settings.name,
+                algorithm=t.label.algorithm,
+                executor=t.label.executor,
+                placement=t.label.placement,
+                mpi=mpi,
+                ranks=ranks,
+                bytes=nbytes,
+                median_us=t.median * 1e6,
+                min_us=float(t.seconds.min()) * 1e6,
+                max_us=float(t.seconds.max()) * 1e6,
+                native_us=None if native is None else native * 1e6,
+                ratio=None if native is None else t.median / native,
+                busbw_GBps=bus_bandwidth(settings.collective, ranks, nbytes, t.median),
+                wrong=t.wrong,
+                mode=t.label.mode,
+                chosen=t.label.chosen or t.label.algorithm,
+                overlap=t.overlap,
+                native_overlap=max(overlaps, default=None),
+            )
         )
-        for t in timings
-        if t.name not in LIBRARY
-    ]
+    return found
 
 
-def heading() -> str:
-    """Return the head of the table."""
-    return _line((*COLUMNS, "wrong"))
+def heading(*, overlap: bool) -> str:
+    """Return the head of the table, with or without the column for the overlap."""
+    return _line(dict(zip(_COLUMNS, _COLUMNS, strict=True)), overlap)
 
 
-def table(collective: Collective, ranks: int, nbytes: int, timings: Sequence[Timing]) -> str:
-    """Return the lines of the table for one length: the library's calls, then the algorithms."""
-    native = min(t.median for t in timings if t.name in LIBRARY)
+def table(
+    collective: Collective,
+    ranks: int,
+    nbytes: int,
+    timings: Sequence[Timing],
+    *,
+    overlap: bool,
+) -> str:
+    """Return the lines of the table for one length, one for each timing."""
     lines = []
     for t in timings:
-        times = [f"{1e6 * v:.2f}" for v in (t.median, t.seconds.min(), t.seconds.max())]
-        bandwidth = f"{bus_bandwidth(collective, ranks, nbytes, t.median):.4g}"
-        cells = (str(nbytes), t.name, str(t.seconds.size), *times, bandwidth)
-        lines.append(_line((*cells, f"{t.median / native:.2f}", str(t.wrong))))
+        native = native_seconds(timings, t)
+        cells = {
+            "bytes": str(nbytes),
+            "algorithm": t.label.name,
+            "executor": t.label.executor,
+            "buffer": t.label.placement,
+            "mode": t.label.mode,
+            "runs": str(t.seconds.size),
+            "median us": f"{1e6 * t.median:.2f}",
+            "min us": f"{1e6 * t.seconds.min():.2f}",
+            "max us": f"{1e6 * t.seconds.max():.2f}",
+            "GB/s": f"{bus_bandwidth(collective, ranks, nbytes, t.median):.4g}",
+            "ratio": "-" if native is None else f"{t.median / native:.2f}",
+            "wrong": str(t.wrong),
+            "overlap": "-" if t.overlap is None else f"{100 * t.overlap:.0f} %",
+        }
+        lines.append(_line(cells, overlap))
     return "\n".join(lines)
 
 
@@ -113,7 +179,21 @@ def write_json(path: Path, found: Sequence[Row]) -> None:
     path.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
 
 
-def _line(cells: Sequence[str]) -> str:
-    first, name, *numbers, wrong = cells
-    middle = "".join(n.rjust(w) for n, w in zip(numbers, _WIDTHS[2:], strict=True))
-    return f"{first:>{_WIDTHS[0]}}  {name:{_WIDTHS[1]}}{middle}{wrong:>8}"
+def _theirs(timings: Sequence[Timing], like: Timing) -> list[Timing]:
+    """Return the library's timings that ``like`` is compared with."""
+    mode = None if like.overlap is None else like.label.mode
+    return [
+        t
+        for t in timings
+        if t.label.executor == LIBRARY and mode == (None if t.overlap is None else t.label.mode)
+    ]
+
+
+def _line(cells: dict[str, str], overlap: bool) -> str:
+    text = []
+    for name, width in _COLUMNS.items():
+        if name == "overlap" and not overlap:
+            continue
+        cell = cells[name]
+        text.append(f" {cell:<{width - 1}}" if name in _TEXT else f"{cell:>{width}}")
+    return "".join(text).rstrip()

@@ -10,60 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectives.bench.settings import DTYPES, LEAST, Settings
-from collectives.collective import COLLECTIVES
-from collectives.commands.arguments import (
-    UsageError,
-    byte_sizes,
-    find_algorithms,
-    names,
-    positive,
-    ranks_up_to,
-    seconds,
-)
-from collectives.op import OPS
+from collectives.bench import options
+from collectives.bench.settings import Settings
+from collectives.commands.arguments import UsageError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-MAX_RANKS = 4096
-"""The most ranks that are started on one machine."""
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("collective", help=", ".join(COLLECTIVES))
-    parser.add_argument(
-        "--ranks",
-        type=ranks_up_to(MAX_RANKS),
-        metavar="P",
-        help=f"start P ranks on this machine (2; at most {MAX_RANKS}); under mpiexec or srun: the "
-        "ranks that there are",
-    )
-    # How a process is told that it is one of P ranks, whatever its launcher sets or does not set.
-    parser.add_argument("--started", type=ranks_up_to(MAX_RANKS), help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--sizes",
-        type=byte_sizes,
-        default=byte_sizes("8:64M"),
-        metavar="BYTES",
-        help="8,1K,64K or, doubling, 8:64M (the default)",
-    )
-    parser.add_argument("--algorithm", type=names, metavar="NAMES", help="only these")
-    parser.add_argument("--dtype", default=DTYPES[0], help=", ".join(DTYPES))
-    parser.add_argument("--op", default="SUM", help=", ".join(OPS))
-    parser.add_argument(
-        "--budget", type=seconds, default=1.0, metavar="TIME", help="for each length (1s)"
-    )
-    parser.add_argument(
-        "--repeat", type=positive, default=1000, metavar="N", help="at most N runs of each (1000)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+add = options.add
 
 
 def run(args: argparse.Namespace) -> int:
     """Start the ranks, or be one of them; 1 if a result was wrong."""
-    settings = _settings(args)
+    settings = options.all_settings(args)
     if args.started is not None and args.ranks not in (None, args.started):
         raise UsageError(f"--ranks {args.ranks}: {args.started} ranks were started")
     try:
@@ -112,7 +71,9 @@ def _failed(message: str) -> int:
     return 1
 
 
-def _measure(comm: MPI.Comm, settings: Settings, expected: int | None, json: Path | None) -> int:
+def _measure(
+    comm: MPI.Comm, settings: Sequence[Settings], expected: int | None, json: Path | None
+) -> int:
     from collectives.abort import abort_on_exception
     from collectives.bench.run import run as measure
     from collectives.bench.table import write_json
@@ -135,20 +96,3 @@ def _check_writable(path: Path | None) -> None:
             path.open("a").close()
     except OSError as error:
         raise UsageError(f"--json {path}: {error.strerror}") from error
-
-
-def _settings(args: argparse.Namespace) -> Settings:
-    for option, known in (("dtype", DTYPES), ("op", tuple(OPS))):
-        if getattr(args, option) not in known:
-            raise UsageError(f"--{option} {getattr(args, option)}: there are {', '.join(known)}")
-    algorithms = find_algorithms([args.collective], args.algorithm)
-    return Settings(
-        collective=COLLECTIVES[args.collective],
-        algorithms=tuple(algorithms),
-        sizes=tuple(args.sizes),
-        dtype=args.dtype,
-        op=OPS[args.op],
-        budget=args.budget,
-        least=min(LEAST, args.repeat),
-        most=args.repeat,
-    )

@@ -1,0 +1,234 @@
+"""The options of ``python -m collectives bench``, and the settings that they stand for."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from collectives.bench.settings import (
+    BATCH,
+    COMPARED,
+    DTYPES,
+    EXECUTORS,
+    LEAST,
+    MODES,
+    PLACEMENTS,
+    SHORT,
+    UNEVEN,
+    Settings,
+)
+from collectives.collective import BARRIER, COLLECTIVES, Collective
+from collectives.commands.arguments import (
+    UsageError,
+    byte_sizes,
+    names,
+    positive,
+    ranks_up_to,
+    seconds,
+)
+from collectives.op import OPS
+from collectives.registry import REGISTRY
+
+MAX_RANKS = 4096
+"""The most ranks that are started on one machine."""
+
+ALL = "all"
+AUTO = "auto"
+SUITES = ("standard",)
+SIZES = "8:64M"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "collective", nargs="?", help=f"{', '.join(_known())}; several: a,b; all of them: {ALL}"
+    )
+    parser.add_argument(
+        "--suite",
+        choices=SUITES,
+        help="instead of a collective: allreduce with each executor beside the library, at the "
+        "lengths and against the limits that this library holds itself to",
+    )
+    parser.add_argument(
+        "--ranks",
+        type=ranks_up_to(MAX_RANKS),
+        metavar="P",
+        help=f"start P ranks on this machine (2; at most {MAX_RANKS}); under mpiexec or srun: the "
+        "ranks that there are",
+    )
+    # How a process is told that it is one of P ranks, whatever its launcher sets or does not set.
+    parser.add_argument("--started", type=ranks_up_to(MAX_RANKS), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--sizes",
+        type=byte_sizes,
+        metavar="BYTES",
+        help=f"8,1K,64K or, doubling, 8:64M ({SIZES})",
+    )
+    parser.add_argument(
+        "--algorithm",
+        "--algorithms",
+        type=specs,
+        metavar="NAMES",
+        help="only these; with tunables: ring,chain:segments=8; what the library would take: auto",
+    )
+    parser.add_argument(
+        "--executor",
+        type=_some(EXECUTORS, AUTO),
+        default=(AUTO,),
+        metavar="NAMES",
+        help=f"{', '.join(EXECUTORS)}, {ALL} that there are, or the one that is taken where nobody "
+        f"says: {AUTO} (the default)",
+    )
+    parser.add_argument(
+        "--placement",
+        type=_some(PLACEMENTS),
+        default=PLACEMENTS[:1],
+        metavar="NAMES",
+        help="where the buffers lie: private memory (the default), the window that the ranks of a "
+        f"node share, or {ALL}: private,window",
+    )
+    parser.add_argument(
+        "--mode",
+        type=_some(MODES),
+        metavar="NAMES",
+        help=f"{', '.join(MODES)}, or {ALL}. The first two run a plan; call: one call with the "
+        "making of the plan; overlap: start, compute for as long as the collective takes, wait; "
+        "overlap-test: and test while computing. Default: in-place, or out-of-place where a "
+        "collective has no other",
+    )
+    parser.add_argument(
+        "--compare",
+        type=_some(COMPARED),
+        default=(),
+        metavar="NAMES",
+        help="also keep rows of the library's own calls (native), and of Gloo (gloo; needs torch)",
+    )
+    parser.add_argument("--dtype", default=DTYPES[0], help=", ".join(DTYPES))
+    parser.add_argument("--op", default="SUM", help=", ".join(OPS))
+    parser.add_argument(
+        "--batch",
+        type=positive,
+        metavar="N",
+        help=f"calls timed as one ({BATCH} below {SHORT >> 10} KiB where all ranks wait for all, "
+        "else 1)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        metavar="TIME",
+        help="for each length (1s; of the suite: 10s)",
+    )
+    parser.add_argument(
+        "--repeat", type=positive, default=1000, metavar="N", help="at most N runs of each (1000)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="also draw latency and bus bandwidth against length (.png, .svg or .pdf; needs "
+        "matplotlib)",
+    )
+
+
+def all_settings(args: argparse.Namespace) -> list[Settings]:
+    """Return what to time: for each collective that is named.
+
+    Raises:
+        UsageError: a word is not known, or words do not go together.
+    """
+    for option, known in (("dtype", DTYPES), ("op", tuple(OPS))):
+        if getattr(args, option) not in known:
+            raise UsageError(f"--{option} {getattr(args, option)}: there are {', '.join(known)}")
+    wanted = _collectives(args.collective)
+    there = [*sorted({name for c, _ in wanted for name in REGISTRY.names(c)}), AUTO]
+    for spec in args.algorithm or ():
+        name = spec.partition(":")[0]
+        if name not in there:
+            raise UsageError(f"no algorithm {name!r}; there are: {', '.join(there)}")
+    found = [_settings(args, *pair) for pair in wanted]
+    return [s for s in found if s is not None]
+
+
+def specs(text: str) -> list[str]:
+    """Read a list of algorithms, each with tunables or without: ``ring,chain:segments=8,radix=2``.
+
+    Raises:
+        argparse.ArgumentTypeError: there is none in it.
+    """
+    found: list[str] = []
+    for name in names(text):
+        # A comma also stands between the tunables of one algorithm.
+        if found and "=" in name and ":" not in name:
+            found[-1] += f",{name}"
+        else:
+            found.append(name)
+    return found
+
+
+def _some(known: Sequence[str], *other: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that reads a list of names; "all" gives all that are known."""
+
+    def read(text: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(names(text)))
+        for name in found:
+            if name not in (*known, *other, ALL):
+                raise argparse.ArgumentTypeError(
+                    f"{name!r}: there are {', '.join((*known, *other, ALL))}"
+                )
+        return tuple(known) if ALL in found else found
+
+    return read
+
+
+def _known() -> dict[str, tuple[Collective, bool]]:
+    """Return the collectives by name, with and without a v: (collective, whether uneven)."""
+    plain = {name: (c, False) for name, c in COLLECTIVES.items()}
+    return plain | {f"{name}v": (COLLECTIVES[name], True) for name in UNEVEN}
+
+
+def _collectives(text: str | None) -> list[tuple[Collective, bool]]:
+    known = _known()
+    if text is None:
+        raise UsageError(f"say a collective ({', '.join(known)}, {ALL}) or --suite standard")
+    wanted = [name.strip() for name in text.split(",")]
+    if ALL in wanted:
+        return list(known.values())
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"no collective {name!r}; there are: {', '.join(known)}, {ALL}")
+    return [known[name] for name in wanted]
+
+
+def _settings(args: argparse.Namespace, collective: Collective, uneven: bool) -> Settings | None:
+    """Return the settings of one collective; None where it has none of the algorithms named."""
+    algorithms: tuple[str, ...] | None = None
+    if args.algorithm is not None:
+        there = (AUTO, *REGISTRY.names(collective))
+        algorithms = tuple(a for a in args.algorithm if a.partition(":")[0] in there)
+        if not algorithms:
+            return None
+        for spec in algorithms:
+            try:
+                if spec != AUTO:
+                    REGISTRY.get(collective, spec)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+    sizes = args.sizes or byte_sizes(SIZES)
+    return Settings(
+        collective=collective,
+        algorithms=algorithms,
+        sizes=(0,) if collective is BARRIER else tuple(sizes),
+        uneven=uneven,
+        executors=args.executor,
+        placements=args.placement,
+        modes=args.mode,
+        compare=args.compare,
+        dtype=args.dtype,
+        op=OPS[args.op],
+        batch=args.batch,
+        budget=1.0 if args.budget is None else args.budget,
+        least=min(LEAST, args.repeat),
+        most=args.repeat,
+    )
