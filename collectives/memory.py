@@ -44,9 +44,9 @@ def is_array(obj: Any) -> bool:
     if isinstance(obj, np.ndarray) or type(obj).__module__.split(".")[0] == "cupy":
         return True
     return (
-        on_device(obj)
-        and hasattr(obj, "__array_namespace__")
+        hasattr(obj, "__array_namespace__")
         and hasattr(obj.__array_namespace__(), "cuda")
+        and on_device(obj)
     )
 
 
