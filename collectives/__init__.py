@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         scatter,
     )
     from collectives.bind import bind
+    from collectives.window import empty
     from collectives.launch import check_launcher
     from collectives.plan import Plan
     from collectives.plans import (
@@ -53,6 +54,7 @@ _HOME = {
     "check_launcher": "launch",
     "Plan": "plan",
     "bind": "bind",
+    "empty": "window",
     **dict.fromkeys(
         (
             "allgather",
@@ -100,6 +102,7 @@ __all__ = [
     "bcast",
     "bind",
     "check_launcher",
+    "empty",
     "gather",
     "plan_allgather",
     "plan_allreduce",

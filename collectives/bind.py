@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
+from collectives.arguments import at
 from collectives.blocks import Blocks, Joined, Regions
 from collectives.collective import Collective
 from collectives.executors.layout import MESSAGE_BYTES
 from collectives.executors.native import NativePlan, NotNative, numba_is_there
 from collectives.executors.python import PythonPlan
+from collectives.executors.shared import SharedPlan
 from collectives.op import SUM, Op
 from collectives.options import Settings
 from collectives.plan import Plan
@@ -78,6 +80,11 @@ def bind_job(
     """
     settings = Settings(**options)
     size, rank = comm.Get_size(), comm.Get_rank()
+    if settings.executor == "shared":
+        try:
+            return SharedPlan(job, comm, settings.traffic)
+        except NotNative as error:
+            raise ValueError(f'executor="shared": {error}{at(comm)}') from None
     algorithm = _algorithm(job, size, settings)
     blocks = job.blocks_of(algorithm.blocks(size))
     rounds: Iterable[Round] = rotated(algorithm.generate, job.root)(rank, size)

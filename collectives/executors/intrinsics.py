@@ -44,10 +44,16 @@ def relax(context: Any) -> Any:
     """Tell the processor that this is a loop that waits (nothing where it has no such hint)."""
 
     def code(target: Any, builder: Any, signature: Any, args: Any) -> Any:
-        machine = str(builder.module.triple)
-        hint = {"x86_64": "pause", "aarch64": "yield"}.get(machine.split("-")[0])
-        if hint is not None:
-            builder.asm(ir.FunctionType(ir.VoidType(), []), hint, "", [], side_effect=True)
+        machine = str(builder.module.triple).split("-")[0]
+        if machine == "x86_64":
+            kind = ir.FunctionType(ir.VoidType(), [])
+            name = "llvm.x86.sse2.pause"
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+        elif machine == "aarch64":
+            kind = ir.FunctionType(ir.VoidType(), [_I32])
+            name = "llvm.aarch64.hint"
+            hint = cgutils.get_or_insert_function(builder.module, kind, name)
+            builder.call(hint, [ir.Constant(_I32, 1)])
         return target.get_dummy_value()
 
     return types.none(), code

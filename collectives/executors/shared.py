@@ -1,0 +1,282 @@
+"""Collectives of ranks that share memory: no messages at all.
+
+Data that lie in a window of the node (see `collectives.window.empty`) are read where they are;
+other data are passed through slots of the node, in pieces that stay in a core's cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from collectives.channel import open_channel
+from collectives.executors.native import NotNative, check_numba
+from collectives.plan import Plan
+from collectives.traffic import Traffic
+from collectives.window import RESULTS_AT, SLOT_BYTES, SLOTS_AT, open_node
+
+if TYPE_CHECKING:
+    from collectives.bind import Job
+
+DIRECT_BYTES = 4096
+"""Shorter data are passed through slots also where they lie in windows: one step, not two."""
+
+PIECE_BYTES = 1 << 15
+"""Length of a piece, where the data are longer than that."""
+
+SLICED_BYTES = 1 << 15
+"""From this length on, with more than two ranks, each reduces a slice."""
+
+_BLOCK = 4096  # elements that are accumulated at a time: in a core's first cache
+
+
+class SharedPlan(Plan):
+    """A collective bound to memory, for ranks that are all on one node.
+
+    Args:
+        job: what to do, and on which arrays.
+        comm: a communicator whose ranks all share memory.
+        traffic: counters to add seconds to; no message is ever sent.
+        direct: whether to look if all data lie in windows; the same on all ranks.
+
+    Raises:
+        NotNative: it cannot do this, the ranks are on several nodes, or numba is not installed.
+    """
+
+    executor = "shared"
+    algorithm = "direct"
+
+    def __init__(
+        self, job: Job, comm: MPI.Comm, traffic: Traffic | None = None, *, direct: bool = True
+    ) -> None:
+        self._running = False
+        self._closed = True
+        check_numba()
+        self._channel = open_channel(comm)
+        self._node = open_node(comm)
+        if not self._node.whole:
+            raise NotNative("the ranks are on several nodes")
+        from collectives.executors import together
+
+        self._traffic = traffic
+        self._seconds = 0.0
+        self._job = job  # keeps the arrays alive
+        self._state, self._kept = _state(job, self._node, direct)
+        self.scratch_bytes = sum(k.nbytes for k in self._kept)
+        self._address = int(self._state.ctypes.data)
+        self._go = together.run
+        self._PHASE, self._MAY_WAIT = together.PHASE, together.MAY_WAIT
+        self._closed = False
+
+    def rebind(self, source: npt.NDArray[Any], target: npt.NDArray[Any]) -> None:
+        """Run on other arrays of the same lengths from now on."""
+        _bind(self._state, self._node, source, target)
+
+    def run(self) -> None:
+        """Start and wait.
+
+        Raises:
+            RuntimeError: the plan is closed or runs already.
+        """
+        if self._closed or self._running or self._node.waiting or self._channel.in_flight:
+            super().run()
+            return
+        state = self._state
+        state[self._PHASE] = 0
+        state[self._MAY_WAIT] = 1
+        if self._traffic is None:
+            self._go(self._address)
+            return
+        begin = time.perf_counter()
+        self._go(self._address)
+        self._traffic.add(0, 0, time.perf_counter() - begin)
+
+    def start(self) -> None:
+        """Begin a run. Does not block. Runs on the node's memory are carried out one by one."""
+        if self._closed:
+            raise RuntimeError("start: this plan is closed")
+        if self._running:
+            raise RuntimeError("start: this plan runs already; wait for it first")
+        begin = time.perf_counter()
+        self._running = True
+        self._state[self._PHASE] = 0
+        self._node.waiting.append(self)
+        self._node.progress()
+        self._seconds = time.perf_counter() - begin
+
+    def test(self) -> bool:
+        """Make progress without blocking; return whether the run is finished."""
+        self._check_started("test")
+        begin = time.perf_counter()
+        self._channel.progress()
+        self._node.progress()
+        self._seconds += time.perf_counter() - begin
+        if self in self._node.waiting:
+            return False
+        self._finish()
+        return True
+
+    def wait(self) -> None:
+        """Block until the run is finished; all runs in flight on the communicator go on."""
+        self._check_started("wait")
+        begin = time.perf_counter()
+        while self in self._node.waiting:
+            if self._channel.in_flight:
+                self._channel.progress()
+                self._node.progress()
+                time.sleep(0)
+            else:
+                self._node.progress(may_wait=True)
+        self._seconds += time.perf_counter() - begin
+        self._finish()
+
+    def progress(self) -> bool:
+        """Go on as far as that is possible without waiting; return whether all is done."""
+        self._node.progress()
+        return self not in self._node.waiting
+
+    def advance(self, *, may_wait: bool) -> bool:
+        """Go on with this run, whose turn it is; return whether it is finished."""
+        self._state[self._MAY_WAIT] = may_wait
+        return bool(self._go(self._address))
+
+    def waiting_for(self) -> list[int]:
+        """Return the ranks that have not come as far as this one; [] where it does not wait."""
+        if not self._running:
+            return []
+        return self._node.behind()
+
+    def close(self) -> None:
+        """Finish a run in flight; closing twice is harmless."""
+        if self._closed:
+            return
+        if self._running:
+            self.wait()
+        self._closed = True
+
+    def _check_started(self, what: str) -> None:
+        if not self._running:
+            raise RuntimeError(f"{what}: this plan was not started")
+
+    def _finish(self) -> None:
+        self._running = False
+        if self._traffic is not None:
+            self._traffic.add(0, 0, self._seconds)
+
+
+def check_shared(job: Job) -> None:
+    """Check that a job can be done in shared memory, as far as this rank knows.
+
+    Raises:
+        NotNative: it cannot.
+    """
+    from collectives.executors.kernels import code_of
+
+    for array in (job.source, job.target):
+        if array is not None and not isinstance(array, np.ndarray):
+            raise NotNative("memory on a device")
+    if job.straight:
+        raise NotNative("parts whose lengths no rank knows all of")
+    if _reduces(job):
+        assert job.target is not None
+        if not job.op.is_built_in or code_of(job.target.dtype, job.op.name) is None:
+            raise NotNative(f"{job.op.name} of {job.target.dtype}")
+
+
+def _reduces(job: Job) -> bool:
+    return job.collective.name in ("allreduce", "reduce", "reduce_scatter")
+
+
+def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    """Return the state of a run, and the arrays that it points to."""
+    check_shared(job)
+    from collectives.executors import together as t
+    from collectives.executors.kernels import ACCUMULATOR, DTYPES, OPERATIONS, code_of
+
+    name, size, rank = job.collective.name, node.size, node.rank
+    source = job.source if job.source is not None else job.target
+    target = job.target if job.target is not None else source
+    item = int(source.dtype.itemsize)
+    # In bytes: what goes to each rank, what comes from each, and where that lies at the giver.
+    bounds = [b * item for b in job.bounds]
+    parts = [stop - start for start, stop in pairwise(bounds)]
+    none = [0] * size
+    to_each = name in ("reduce_scatter", "alltoall", "scatter")
+    if to_each:
+        send_at, send_bytes = bounds[:-1], parts
+        peer_at = [bounds[rank]] * size
+        longest = max(parts)
+        if name == "alltoall":
+            take_at = [b * item for b in job.target_bounds[:-1]]
+            take_bytes = [parts[rank]] * size
+        else:
+            at = bounds[rank] if name == "reduce_scatter" else 0
+            take_at, take_bytes = [at] * size, [parts[rank]] * size
+    elif name in ("allgather", "gather"):
+        own = bounds[rank] if name == "allgather" else 0
+        send_at, send_bytes = [own, *none[1:]], [parts[rank], *none[1:]]
+        take_at, take_bytes = bounds[:-1], parts
+        peer_at = bounds[:-1] if name == "allgather" else none
+        longest = max(parts)
+    else:
+        longest = 0 if name == "barrier" else source.nbytes
+        send_at, send_bytes = none, [longest] * size
+        take_at, take_bytes, peer_at = none, [longest] * size, none
+    piece = min(PIECE_BYTES, SLOT_BYTES // size if to_each else SLOT_BYTES) // 64 * 64
+    state = np.zeros(t.FIELDS, np.int64)
+    kept: list[Any] = []
+
+    def keep(values: Any) -> int:
+        kept.append(np.ascontiguousarray(values, np.int64))
+        return int(kept[-1].ctypes.data)
+
+    state[t.SEQUENCE] = node.sequence.ctypes.data
+    state[t.SIZE], state[t.RANK], state[t.SPIN] = size, rank, node.spin
+    state[t.SEGMENTS] = node.segments.ctypes.data
+    state[t.SLOTS_AT], state[t.RESULTS_AT], state[t.SLOT_BYTES] = SLOTS_AT, RESULTS_AT, SLOT_BYTES
+    state[t.TABLE] = keep(node.table)
+    state[t.DIRECT] = direct and job.nbytes >= DIRECT_BYTES and name != "barrier"
+    state[t.ALLREDUCE] = name == "allreduce"
+    state[t.SLICED] = name == "allreduce" and size > 2 and longest >= SLICED_BYTES
+    state[t.REDUCES], state[t.TO_EACH] = _reduces(job), to_each
+    state[t.GIVER] = job.root if name in ("bcast", "scatter") else -1
+    state[t.TAKER] = job.root if name in ("reduce", "gather") else -1
+    state[t.OWN] = name in ("alltoall", "gather", "scatter")
+    state[t.ITEM], state[t.PIECE_BYTES] = item, piece
+    state[t.PIECES] = max(1, -(-longest // piece))
+    if _reduces(job):
+        code = code_of(source.dtype, job.op.name)
+        assert code is not None
+        state[t.CODE] = code
+        wide = ACCUMULATOR[code // len(OPERATIONS)]
+        assert len(ACCUMULATOR) == len(DTYPES)
+        scratch = np.empty(_BLOCK * wide, np.uint8)
+        kept.append(scratch)
+        state[t.SCRATCH], state[t.BLOCK] = scratch.ctypes.data, _BLOCK
+    state[t.SEND_AT], state[t.SEND_BYTES] = keep(send_at), keep(send_bytes)
+    state[t.TAKE_AT], state[t.TAKE_BYTES] = keep(take_at), keep(take_bytes)
+    state[t.PEER_AT] = keep(peer_at)
+    _bind(state, node, source, target)
+    return state, kept
+
+
+def _bind(
+    state: npt.NDArray[np.int64], node: Any, source: npt.NDArray[Any], target: npt.NDArray[Any]
+) -> None:
+    from collectives.executors import together as t
+
+    state[t.SOURCE], state[t.TARGET] = source.ctypes.data, target.ctypes.data
+    state[t.WINDOW], state[t.OFFSET] = node.find(source) if state[t.DIRECT] else (-1, 0)
+    state[t.TABLE] = node.table.ctypes.data
+
+
+def lies_in_window(comm: MPI.Comm, arrays: Sequence[Any]) -> bool:
+    """Return whether all these arrays of this rank lie in windows of its node."""
+    node = open_node(comm)
+    return all(node.find(a)[0] >= 0 for a in arrays)

@@ -1,0 +1,182 @@
+"""Memory that the ranks of a node have in common: MPI shared windows.
+
+Each communicator has, once it is asked for, a `Node`: the ranks of it that share memory with this
+one, a few cache lines of flags for each, and memory to pass data through. `empty` gives arrays in
+such memory: what lies there can be read by the other ranks where it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import weakref
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from collectives.channel import Channel, check_comm, open_channel
+
+SLOTS = 4
+"""How many pieces of data may be on their way through the memory of a rank."""
+
+SLOT_BYTES = 1 << 17
+"""Length of each: what it is matters little, as long as it stays in a core's cache."""
+
+SLOTS_AT = 4096
+"""Where the slots begin, after the flag: on a page of their own."""
+
+RESULTS_AT = SLOTS_AT + SLOTS * SLOT_BYTES
+"""Where the slots for results begin."""
+
+
+class Node:
+    """The ranks of a communicator that share memory with this one, and what they share.
+
+    Attributes:
+        comm: of these ranks, in the order of the communicator.
+        rank: of this one among them.
+        size: how many they are.
+        whole: they are all ranks of the communicator.
+        segments: int64 (2 size,): the address, here, of each rank's flag and slots; and room.
+        sequence: int64 (1,): how many steps have been taken together. All ranks count alike.
+        waiting: runs that have been started, in order: they share the slots, and take turns.
+        spin: how often a flag is looked at before the core is given to others.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.comm: MPI.Intracomm = channel.comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[attr-defined]
+        self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+        self.whole = self.size == channel.comm.Get_size()
+        self._windows: list[_Window | None] = []
+        self._flags = _Window(self.comm, RESULTS_AT + SLOTS * SLOT_BYTES)
+        self._flags.array(RESULTS_AT)[:] = 0
+        self.comm.Barrier()
+        self.segments = np.concatenate([self._flags.addresses, np.zeros(self.size, np.int64)])
+        self.sequence = np.zeros(1, np.int64)
+        self.waiting: deque[Any] = deque()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        pinned = self.comm.allreduce(0 if cores == 1 else 1, MPI.MAX) == 0
+        enough = pinned or self.size <= (cores or 1)
+        self.spin = 2000 if enough else 0
+        self.table = np.zeros((0, self.size), np.int64)  # addresses of the windows, rank by rank
+
+    def allocate(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        """Return memory in a window of its own, uint8 (nbytes,). Collective over the node."""
+        self._free_dead()
+        window = _Window(self.comm, max(nbytes, 1))
+        self._windows.append(window)
+        self.table = np.vstack([self.table, window.addresses])
+        # Of all views of this array, as numpy makes them, it is the base that stays alive.
+        array = window.array(nbytes)
+        weakref.finalize(array, window.die)
+        return array
+
+    def find(self, array: Any) -> tuple[int, int]:
+        """Return the number of the window that an array lies in, and its offset there; or -1, 0."""
+        address, nbytes = int(array.ctypes.data), array.nbytes
+        for i, window in enumerate(self._windows):
+            if window is not None:
+                offset = address - int(window.addresses[self.rank])
+                if offset >= 0 and offset + nbytes <= window.nbytes:
+                    return i, offset
+        return -1, 0
+
+    def progress(self, *, may_wait: bool = False) -> None:
+        """Let the runs go on, one after the other, as far as they can."""
+        while self.waiting and self.waiting[0].advance(may_wait=may_wait):
+            self.waiting.popleft()
+            if may_wait:
+                return
+
+    def behind(self) -> list[int]:
+        """Return the ranks that have taken fewer steps than this one."""
+        flags = [ctypes.c_int64.from_address(int(a)).value for a in self.segments[: self.size]]
+        return [q for q, taken in enumerate(flags) if taken < flags[self.rank]]
+
+    def close(self) -> None:
+        """Free what no array uses any more. Collective over the node."""
+        self._free_dead()
+        self._flags.free()
+        self.comm.Free()
+
+    def _free_dead(self) -> None:
+        # A window ends when its array is gone on all ranks.
+        if not self._windows:
+            return
+        dead = np.array([w is not None and w.dead for w in self._windows], np.int8)
+        self.comm.Allreduce(MPI.IN_PLACE, dead, MPI.MIN)
+        for i in np.flatnonzero(dead):
+            window = self._windows[i]
+            assert window is not None
+            window.free()
+            self._windows[i] = None
+
+
+class _Window:
+    def __init__(self, comm: MPI.Intracomm, nbytes: int) -> None:
+        info = MPI.Info.Create()
+        info.Set("alloc_shared_noncontig", "true")
+        self.nbytes = nbytes
+        self._window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)
+        info.Free()
+        self.addresses = np.array(
+            [self._window.Shared_query(r)[0].address for r in range(comm.Get_size())], np.int64
+        )
+        self.dead = False
+
+    def array(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self._window.tomemory(), np.uint8, nbytes)
+
+    def die(self) -> None:
+        self.dead = True
+
+    def free(self) -> None:
+        self._window.Free()
+
+
+def open_node(comm: MPI.Comm) -> Node:
+    """Return the node of a communicator. Collective at first use.
+
+    Raises:
+        TypeError: ``comm`` is not a communicator.
+        ValueError: ``comm`` is MPI.COMM_NULL or an intercommunicator.
+    """
+    channel = open_channel(comm)
+    node = channel.companions.get("node")
+    if node is None:
+        node = channel.companions["node"] = Node(channel)
+    assert isinstance(node, Node)
+    return node
+
+
+def empty(
+    comm: MPI.Comm, shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32
+) -> npt.NDArray[Any]:
+    """Return an uninitialised array that the other ranks of the node can read where it is.
+
+    Collectives on such arrays need no copies. Collective over ``comm``. The memory is freed when
+    the array is gone on all ranks, at the next call of this function or with the communicator.
+
+    Args:
+        comm: the ranks that call; those on one node share the memory.
+        shape: of this rank's array; it may differ between ranks.
+        dtype: of fixed size.
+
+    Raises:
+        TypeError: the dtype holds objects, or ``comm`` is not a communicator.
+        ValueError: a dimension is negative, or ``comm`` is MPI.COMM_NULL or an intercommunicator.
+    """
+    check_comm(comm)
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise TypeError(f"dtype={kind}: holds objects; needs one of a fixed size")
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(n < 0 for n in lengths):
+        raise ValueError(f"shape={shape}: a dimension is negative")
+    count = math.prod(lengths)
+    memory = open_node(comm).allocate(count * kind.itemsize)
+    return memory.view(kind).reshape(lengths) if count else np.empty(lengths, kind)
