@@ -1,4 +1,4 @@
-"""Memory that the ranks of a node have in common: MPI shared windows.
+"""Memory that the ranks of a node have in common.
 
 Each communicator has, once it is asked for, a `Node`: the ranks of it that share memory with this
 one, a few cache lines of flags for each, and memory to pass data through. `empty` gives arrays in
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.channel import Channel, check_comm, open_channel
+from collectives.sharedmemory import SharedMemory, SharedMemoryError
 
 SLOTS = 4
 """How many pieces of data may be on their way through the memory of a rank."""
@@ -51,10 +52,9 @@ class Node:
         self.comm: MPI.Intracomm = channel.comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[attr-defined]
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.whole = self.size == channel.comm.Get_size()
-        self._windows: list[_Window | None] = []
-        self._flags = _Window(self.comm, RESULTS_AT + SLOTS * SLOT_BYTES)
-        self._flags.array(RESULTS_AT)[:] = 0
-        self.comm.Barrier()
+        self._channel = channel
+        self._windows: list[SharedMemory | None] = []
+        self._flags = self._allocate(RESULTS_AT + SLOTS * SLOT_BYTES)
         self.segments = np.concatenate([self._flags.addresses, np.zeros(self.size, np.int64)])
         self.sequence = np.zeros(1, np.int64)
         self.waiting: deque[Any] = deque()
@@ -65,13 +65,17 @@ class Node:
         self.table = np.zeros((0, self.size), np.int64)  # addresses of the windows, rank by rank
 
     def allocate(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        """Return memory in a window of its own, uint8 (nbytes,). Collective over the node."""
+        """Return memory in a window of its own, uint8 (nbytes,). Collective over all ranks.
+
+        Raises:
+            SharedMemoryError: there is none on some node; on all ranks.
+        """
         self._free_dead()
-        window = _Window(self.comm, max(nbytes, 1))
+        window = self._allocate(max(nbytes, 1))
         self._windows.append(window)
         self.table = np.vstack([self.table, window.addresses])
         # Of all views of this array, as numpy makes them, it is the base that stays alive.
-        array = window.array(nbytes)
+        array = window.array()
         weakref.finalize(array, window.die)
         return array
 
@@ -103,6 +107,17 @@ class Node:
         self._flags.free()
         self.comm.Free()
 
+    def _allocate(self, nbytes: int) -> SharedMemory:
+        found, error = None, ""
+        try:
+            found = SharedMemory(self.comm, nbytes)
+        except SharedMemoryError as problem:
+            error = str(problem)
+        errors = [e for e in self._channel.comm.allgather(error) if e]  # nodes may differ
+        if errors or found is None:
+            raise SharedMemoryError(errors[0])
+        return found
+
     def _free_dead(self) -> None:
         # A window ends when its array is gone on all ranks.
         if not self._windows:
@@ -114,28 +129,6 @@ class Node:
             assert window is not None
             window.free()
             self._windows[i] = None
-
-
-class _Window:
-    def __init__(self, comm: MPI.Intracomm, nbytes: int) -> None:
-        info = MPI.Info.Create()
-        info.Set("alloc_shared_noncontig", "true")
-        self.nbytes = nbytes
-        self._window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)
-        info.Free()
-        self.addresses = np.array(
-            [self._window.Shared_query(r)[0].address for r in range(comm.Get_size())], np.int64
-        )
-        self.dead = False
-
-    def array(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(self._window.tomemory(), np.uint8, nbytes)
-
-    def die(self) -> None:
-        self.dead = True
-
-    def free(self) -> None:
-        self._window.Free()
 
 
 def open_node(comm: MPI.Comm) -> Node:
@@ -169,6 +162,7 @@ def empty(
     Raises:
         TypeError: the dtype holds objects, or ``comm`` is not a communicator.
         ValueError: a dimension is negative, or ``comm`` is MPI.COMM_NULL or an intercommunicator.
+        SharedMemoryError: the ranks of a node cannot share so much memory; on all ranks.
     """
     check_comm(comm)
     kind = np.dtype(dtype)

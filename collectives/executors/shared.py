@@ -18,6 +18,7 @@ from mpi4py import MPI
 from collectives.channel import open_channel
 from collectives.executors.native import NotNative, check_numba
 from collectives.plan import Plan
+from collectives.sharedmemory import SharedMemoryError
 from collectives.traffic import Traffic
 from collectives.window import RESULTS_AT, SLOT_BYTES, SLOTS_AT, open_node
 
@@ -59,7 +60,10 @@ class SharedPlan(Plan):
         self._closed = True
         check_numba()
         self._channel = open_channel(comm)
-        self._node = open_node(comm)
+        try:
+            self._node = open_node(comm)
+        except SharedMemoryError as error:
+            raise NotNative(str(error)) from None
         if not self._node.whole:
             raise NotNative("the ranks are on several nodes")
         from collectives.executors import together
