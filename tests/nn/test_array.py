@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import hpcdl.nn
-import hpcdl.optim
+import hpcdl
 from hpcdl.array import namespace, to_host
 from tests.nn.strict import NAMESPACE, StrictArray
 
 SOURCES = sorted(
     path
-    for package in (hpcdl.nn, hpcdl.optim)
-    for path in Path(package.__file__).parent.glob("*.py")
+    for package in ("nn", "optim", "compression")
+    for path in Path(hpcdl.__file__).parent.joinpath(package).glob("*.py")
 )
 
 
