@@ -46,6 +46,9 @@ python -m collectives draw rabenseifner --ranks 4 --text""",
         """\
 python -m collectives bench allreduce --ranks 2 --sizes 8:64M
 python -m collectives bench allreduce --ranks 4 --sizes 8,1K,64K,1M --algorithm ring --json r.json
+python -m collectives bench allreduce --executor all --placement all --algorithm auto --plot r.svg
+python -m collectives bench all --sizes 1K,1M --algorithm auto --mode all --compare native,gloo
+python -m collectives bench --suite standard
 srun -N 2 --ntasks-per-node 4 python -m collectives bench bcast --sizes 1M""",
     ),
 }

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from collectives.bench import limits
 from collectives.bench.settings import (
+    AUTO,
     BATCH,
     COMPARED,
     DTYPES,
     EXECUTORS,
     LEAST,
     MODES,
+    MOST,
     PLACEMENTS,
     SHORT,
     UNEVEN,
@@ -34,7 +38,6 @@ MAX_RANKS = 4096
 """The most ranks that are started on one machine."""
 
 ALL = "all"
-AUTO = "auto"
 SUITES = ("standard",)
 SIZES = "8:64M"
 
@@ -59,6 +62,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     # How a process is told that it is one of P ranks, whatever its launcher sets or does not set.
     parser.add_argument("--started", type=ranks_up_to(MAX_RANKS), help=argparse.SUPPRESS)
+    # And what the process that starts the ranks has found out before.
+    parser.add_argument("--facts", type=limits.load, help=argparse.SUPPRESS)
     parser.add_argument(
         "--sizes",
         type=byte_sizes,
@@ -75,7 +80,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--executor",
         type=_some(EXECUTORS, AUTO),
-        default=(AUTO,),
         metavar="NAMES",
         help=f"{', '.join(EXECUTORS)}, {ALL} that there are, or the one that is taken where nobody "
         f"says: {AUTO} (the default)",
@@ -83,7 +87,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--placement",
         type=_some(PLACEMENTS),
-        default=PLACEMENTS[:1],
         metavar="NAMES",
         help="where the buffers lie: private memory (the default), the window that the ranks of a "
         f"node share, or {ALL}: private,window",
@@ -100,12 +103,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare",
         type=_some(COMPARED),
-        default=(),
         metavar="NAMES",
         help="also keep rows of the library's own calls (native), and of Gloo (gloo; needs torch)",
     )
-    parser.add_argument("--dtype", default=DTYPES[0], help=", ".join(DTYPES))
-    parser.add_argument("--op", default="SUM", help=", ".join(OPS))
+    parser.add_argument(
+        "--dtype", metavar="NAME", help=f"{', '.join(DTYPES)}; default: {DTYPES[0]}"
+    )
+    parser.add_argument("--op", metavar="NAME", help=f"{', '.join(OPS)}; default: SUM")
     parser.add_argument(
         "--batch",
         type=positive,
@@ -117,10 +121,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=seconds,
         metavar="TIME",
-        help="for each length (1s; of the suite: 10s)",
+        help=f"for each length (1s; of the suite: {limits.BUDGET:g}s)",
     )
     parser.add_argument(
-        "--repeat", type=positive, default=1000, metavar="N", help="at most N runs of each (1000)"
+        "--repeat", type=positive, metavar="N", help=f"at most N runs of each ({MOST})"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     parser.add_argument(
@@ -132,6 +136,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def suite_settings(args: argparse.Namespace) -> list[Settings]:
+    """Return what the suite times.
+
+    Raises:
+        UsageError: a word is there that the suite does not take.
+    """
+    for name in ("collective", "algorithm", "executor", "placement", "mode", "dtype", "op"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--suite {args.suite}: says itself what to time; leave out {name}")
+    return [
+        limits.settings(args.sizes, **_asked(args, "budget", "batch", "compare"), **_runs(args))
+    ]
+
+
 def all_settings(args: argparse.Namespace) -> list[Settings]:
     """Return what to time: for each collective that is named.
 
@@ -139,7 +157,7 @@ def all_settings(args: argparse.Namespace) -> list[Settings]:
         UsageError: a word is not known, or words do not go together.
     """
     for option, known in (("dtype", DTYPES), ("op", tuple(OPS))):
-        if getattr(args, option) not in known:
+        if getattr(args, option) not in (None, *known):
             raise UsageError(f"--{option} {getattr(args, option)}: there are {', '.join(known)}")
     wanted = _collectives(args.collective)
     there = [*sorted({name for c, _ in wanted for name in REGISTRY.names(c)}), AUTO]
@@ -221,14 +239,21 @@ def _settings(args: argparse.Namespace, collective: Collective, uneven: bool) ->
         algorithms=algorithms,
         sizes=(0,) if collective is BARRIER else tuple(sizes),
         uneven=uneven,
-        executors=args.executor,
-        placements=args.placement,
-        modes=args.mode,
-        compare=args.compare,
-        dtype=args.dtype,
-        op=OPS[args.op],
-        batch=args.batch,
-        budget=1.0 if args.budget is None else args.budget,
-        least=min(LEAST, args.repeat),
-        most=args.repeat,
+        **_asked(args, "dtype", "budget", "batch", "compare"),
+        **_asked(args, executor="executors", placement="placements", mode="modes"),
+        op=OPS[args.op or "SUM"],
+        **_runs(args),
     )
+
+
+def _asked(args: argparse.Namespace, *same: str, **renamed: str) -> dict[str, Any]:
+    """Return what was asked for, by the names that `Settings` has for it."""
+    names_of = dict.fromkeys(same) | renamed
+    found = {field or word: getattr(args, word) for word, field in names_of.items()}
+    return {field: value for field, value in found.items() if value is not None}
+
+
+def _runs(args: argparse.Namespace) -> dict[str, Any]:
+    if args.repeat is None:
+        return {}
+    return {"least": min(LEAST, args.repeat), "most": args.repeat}

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from mpi4py import MPI
 
 from collectives.bench.gloo import Gloo
-from collectives.bench.measure import Timing, measure
+from collectives.bench.measure import measure
 from collectives.bench.overlap import measure_overlap
 from collectives.bench.pin import pin
 from collectives.bench.room import check_room
+from collectives.bench.row import Row
 from collectives.bench.settings import BATCH, OVERLAP, OVERLAP_TEST, SHORT, Settings
-from collectives.bench.table import Row, heading, rows, table
+from collectives.bench.table import heading, rows, table
 from collectives.bench.ways import Builder, RefusedError
 
 Report = Callable[[str], object]
@@ -33,7 +34,7 @@ def run(comm: MPI.Comm, settings: Sequence[Settings], report: Report = print) ->
     """
     for one in settings:
         check_room(comm, one)
-    say = report if comm.Get_rank() == 0 else _silent
+    say = report if comm.Get_rank() == 0 else silent
     say(about_machine(comm))
     gloo = Gloo(comm) if any("gloo" in one.compare for one in settings) else None
     found: list[Row] = []
@@ -67,25 +68,19 @@ def _collective(comm: MPI.Comm, settings: Settings, say: Report, gloo: Gloo | No
     ranks = comm.Get_size()
     for nbytes in settings.sizes:
         builder = Builder(comm, settings, nbytes, note, gloo)
-        length = builder.private.data.nbytes
+        length = builder.ways.nbytes
         if length in seen:  # rounded up to the same whole number of elements
             continue
         seen.add(length)
-        timings = time_all(comm, settings, builder)
+        ways = builder.build()
+        timings = []
+        if ways.variants:
+            timings += measure(comm, settings, ways.variants, calls=settings.calls(length))
+        timings += measure_overlap(comm, settings, ways.overlapped)
+        ways.close()
         say(table(settings.collective, ranks, length, timings, overlap=overlap))
         found += rows(settings, library(), ranks, length, timings)
     return found
-
-
-def time_all(comm: MPI.Comm, settings: Settings, builder: Builder) -> list[Timing]:
-    """Make everything for one length, time it, and close it. Collective."""
-    ways = builder.build()
-    timings = []
-    if ways.variants:
-        timings += measure(comm, settings, ways.variants, calls=settings.calls(ways.nbytes))
-    timings += measure_overlap(comm, settings, ways.overlapped)
-    ways.close()
-    return timings
 
 
 def library() -> str:
@@ -125,5 +120,5 @@ def about(settings: Settings) -> str:
     )
 
 
-def _silent(line: str) -> None:
-    """Take a line at the other ranks."""
+def silent(line: str) -> None:
+    """Take a line, on the ranks that do not print."""

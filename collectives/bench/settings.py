@@ -11,8 +11,11 @@ DTYPES = ("float32", "float64", "int32", "int64", "float16", "bfloat16")
 """The dtypes of the elements. The library cannot reduce the last two, which are then compared with
 a sum in float64, and have no ratio."""
 
+AUTO = "auto"
+"""What the library takes by itself: of algorithms, and of executors."""
+
 PYTHON, NATIVE, SHARED = EXECUTORS = ("python", "native", "shared")
-"""What runs a schedule; "auto" is the one that the library takes by itself."""
+"""What runs a schedule."""
 
 PRIVATE, WINDOW = PLACEMENTS = ("private", "window")
 """Where the buffers lie: in each rank's own memory, or in the window that a node's ranks share."""
@@ -36,6 +39,9 @@ UNEVEN = ("allgather", "alltoall", "gather", "scatter")
 
 LEAST = 5
 """Fewer repetitions make no median."""
+
+MOST = 1000
+"""As many repetitions, and hardly anything changes."""
 
 SHORT = 1 << 16
 """Buffers of fewer bytes are timed in batches."""
@@ -76,7 +82,7 @@ class Settings:
     algorithms: tuple[str, ...] | None
     sizes: tuple[int, ...]
     uneven: bool = False
-    executors: tuple[str, ...] = ("auto",)
+    executors: tuple[str, ...] = (AUTO,)
     placements: tuple[str, ...] = (PRIVATE,)
     modes: tuple[str, ...] | None = None
     compare: tuple[str, ...] = ()
@@ -85,7 +91,7 @@ class Settings:
     batch: int | None = None
     budget: float = 1.0
     least: int = LEAST
-    most: int = 1000
+    most: int = MOST
 
     @property
     def name(self) -> str:

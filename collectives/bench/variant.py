@@ -16,6 +16,9 @@ LIBRARY = "library"
 GLOO = "gloo"
 """The executor of Gloo's."""
 
+MEMORY = "memory"
+"""The executor of the floor (see `collectives.bench.floor`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Label:
@@ -24,7 +27,7 @@ class Label:
     Attributes:
         algorithm: as it was asked for, such as ``ring``, ``chain:segments=8`` or ``auto``; of what
             is not ours a name for the table.
-        executor: of `collectives.bench.settings.EXECUTORS`; `LIBRARY` or `GLOO`.
+        executor: of `collectives.bench.settings.EXECUTORS`; `LIBRARY`, `GLOO` or `MEMORY`.
         placement: of `collectives.bench.settings.PLACEMENTS`.
         mode: of `collectives.bench.settings.MODES`.
         chosen: what "auto" took.
@@ -37,16 +40,16 @@ class Label:
     chosen: str = ""
 
     @property
-    def ours(self) -> bool:
-        """Whether it is this library's."""
-        return self.executor not in (LIBRARY, GLOO)
-
-    @property
     def name(self) -> str:
         """The algorithm for the table, with what "auto" stands for."""
         if self.chosen in ("", self.algorithm):
             return self.algorithm
         return f"{self.algorithm} ({self.chosen})"
+
+    @property
+    def text(self) -> str:
+        """All of it in a line."""
+        return f"{self.executor} {self.name}, {self.placement}, {self.mode}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collectives.bench.cases import CASES
 from collectives.bench.form import Call, Case, Form
 from collectives.bench.gloo import Gloo
 from collectives.bench.settings import (
+    AUTO,
     CALL,
     IN_PLACE,
     OUT_OF_PLACE,
@@ -27,7 +28,6 @@ from collectives.bench.variant import GLOO, LIBRARY, Label, LibraryCall, Overlap
 from collectives.plan import Plan
 from collectives.registry import REGISTRY
 
-AUTO = "auto"
 _TITLES = {IN_PLACE: "MPI in place", OUT_OF_PLACE: "MPI out of place"}
 _LATE = 1e-3  # seconds by which a rank comes late to a barrier, to see who does not wait
 
@@ -47,6 +47,11 @@ class Builder:
         nbytes: the length asked for.
         note: told of each way that had to be left out, and why.
         gloo: is to be compared with.
+
+    Attributes:
+        private: the private memory.
+        ways: what has been made so far.
+        one_node: all ranks are on the same.
     """
 
     def __init__(
@@ -66,8 +71,9 @@ class Builder:
                 self.private = buffers
         expected = self._cases[PRIVATE].expected
         self._expected = None if expected is None else expected()
-        self._ways = Ways(self.private.data.nbytes)
-        self._one_node = len(set(comm.allgather(MPI.Get_processor_name()))) == 1
+        self.ways = Ways(self.private.data.nbytes)
+        self._natural = next(iter(self._cases[PRIVATE].forms))
+        self.one_node = len(set(comm.allgather(MPI.Get_processor_name()))) == 1
 
     def build(self) -> Ways:
         """Return all that the settings ask for.
@@ -77,38 +83,34 @@ class Builder:
         """
         refused = "nothing was asked for"
         ours = 0
-        self._add_library()
+        self.add_library()
         self._add_gloo()
-        for label, form in self._wanted():
-            reason = self._add(label, form)
+        for label in self._wanted():
+            reason = self.add(label)
             if reason:
-                refused = f"{label.executor} {label.algorithm}, {label.placement}: {reason}"
+                refused = f"{label.text}: {reason}"
                 self._note(refused)
             ours += not reason
         if not ours:
-            self._ways.close()
+            self.ways.close()
             raise RefusedError(f"{self._settings.name}: nothing can be timed; {refused}")
-        return self._ways
+        return self.ways
 
-    def _wanted(self) -> Iterator[tuple[Label, Form]]:
+    def _wanted(self) -> Iterator[Label]:
         s = self._settings
         names = s.algorithms or (*REGISTRY.names(s.collective), AUTO)
         for placement in s.placements:
-            forms = self._cases[placement].forms
-            natural = next(iter(forms))
-            for mode in s.modes or (natural,):
-                make = forms.get(mode if mode in (IN_PLACE, OUT_OF_PLACE) else natural)
-                form = None if make is None else make()
-                if form is None or form.plan is None:
+            for mode in s.modes or (self._natural,):
+                if self._form(placement, mode) is None:
                     self._note(f"{mode}: a plan of {s.name} does not work that way")
                     continue
                 for executor in s.executors:
-                    # The shared executor has ways of its own, where a schedule is not asked for.
-                    only_auto = executor == SHARED and s.algorithms is None
-                    for algorithm in (AUTO,) if only_auto else names:
-                        yield Label(algorithm, executor, placement, mode), form
+                    # The shared executor has no schedules to choose from.
+                    for algorithm in (AUTO,) if executor == SHARED else names:
+                        yield Label(algorithm, executor, placement, mode)
 
-    def _add_library(self) -> None:
+    def add_library(self) -> None:
+        """Add the MPI library's own calls, in place and out of place."""
         modes = self._settings.modes or (IN_PLACE,)
         for name, make in self._cases[PRIVATE].forms.items():
             form = make()
@@ -117,12 +119,12 @@ class Builder:
             result = form.result if form.library_result is None else form.library_result
             label = Label(_TITLES[name], LIBRARY, PRIVATE, name)
             if set(modes) - {OVERLAP, OVERLAP_TEST}:
-                self._ways.variants.append(self._variant(label, form, form.library, result))
+                self.ways.variants.append(self._variant(label, form, form.library, result))
             for mode in (OVERLAP, OVERLAP_TEST):
                 if mode in modes:
                     label = Label(_TITLES[name], LIBRARY, PRIVATE, mode)
                     call = LibraryCall(form.begin)
-                    self._ways.overlapped.append(self._overlapped(label, form, call, result))
+                    self.ways.overlapped.append(self._overlapped(label, form, call, result))
 
     def _add_gloo(self) -> None:
         if self._gloo is None:
@@ -134,10 +136,17 @@ class Builder:
         name, call = found
         form = self._cases[PRIVATE].forms[name]()
         label = Label(GLOO, GLOO, PRIVATE, name)
-        self._ways.variants.append(self._variant(label, form, call, form.result))
+        self.ways.variants.append(self._variant(label, form, call, form.result))
 
-    def _add(self, label: Label, form: Form) -> str:
-        """Add a way of ours; return why not, where it cannot be had."""
+    def add(self, label: Label) -> str:
+        """Add a way of ours, last; return why not, where it cannot be had.
+
+        Args:
+            label: what is asked for; its executor and algorithm may be "auto".
+        """
+        form = self._form(label.placement, label.mode)
+        if form is None:
+            return f"a plan of {self._settings.name} does not work that way"
         options = {"algorithm": label.algorithm, "executor": label.executor}
         plan, reason = self._plan(form, options)
         if plan is None:
@@ -147,15 +156,22 @@ class Builder:
             plan.close()
             assert form.call is not None
             call: Call = partial(form.call, **options)
-            self._ways.variants.append(self._variant(label, form, call, form.result))
+            self.ways.variants.append(self._variant(label, form, call, form.result))
             return ""
-        self._ways.closing.append(plan.close)
+        self.ways.closing.append(plan.close)
         if label.mode in (OVERLAP, OVERLAP_TEST):
-            self._ways.overlapped.append(self._overlapped(label, form, plan, form.result))
+            self.ways.overlapped.append(self._overlapped(label, form, plan, form.result))
         else:
             call = plan.run if form.copy is None else partial(_copy_and_run, form.copy, plan.run)
-            self._ways.variants.append(self._variant(label, form, call, form.result))
+            self.ways.variants.append(self._variant(label, form, call, form.result))
         return ""
+
+    def _form(self, placement: str, mode: str) -> Form | None:
+        """Return what a mode stands for; None where the collective has no such form. Collective."""
+        name = mode if mode in (IN_PLACE, OUT_OF_PLACE) else self._natural
+        make = self._cases[placement].forms.get(name)
+        form = None if make is None else make()
+        return None if form is None or form.plan is None else form
 
     def _plan(self, form: Form, options: dict[str, str]) -> tuple[Plan | None, str]:
         """Make a plan on all ranks, or on none; return it, or why not."""
@@ -202,7 +218,7 @@ class Builder:
             left = time.monotonic()
             last = self._comm.allreduce(came, MPI.MAX)
             # The clocks of two nodes do not agree.
-            early += self._one_node and left < last
+            early += self.one_node and left < last
         return early
 
 
