@@ -94,6 +94,21 @@ def _allgather(torch: Any, group: Any, s: Settings, b: Buffers) -> tuple[str, Ca
     return OUT_OF_PLACE, lambda: group.all_gather(parts, part)
 
 
+def _reduce_scatter(torch: Any, group: Any, s: Settings, b: Buffers) -> tuple[str, Call] | None:
+    if len(set(b.counts)) > 1:
+        return None
+    data, op = torch.from_numpy(b.data), _op(group, s)
+    part = torch.from_numpy(b.out[b.part])
+    # The name of before PyTorch 2.14.
+    call = getattr(group, "reduce_scatter_single", None) or group.reduce_scatter_tensor
+    return OUT_OF_PLACE, lambda: call(part, data, op)
+
+
+def _alltoall(torch: Any, group: Any, s: Settings, b: Buffers) -> tuple[str, Call]:
+    data, out = torch.from_numpy(b.data), torch.from_numpy(b.out)
+    return OUT_OF_PLACE, lambda: group.all_to_all_single(out, data)
+
+
 def _gather(torch: Any, group: Any, s: Settings, b: Buffers) -> tuple[str, Call]:
     part = torch.from_numpy(b.data[b.part])
     parts = list(torch.from_numpy(b.out).split(b.counts)) if group.get_rank() == 0 else None
@@ -119,7 +134,9 @@ _CALLS: dict[str, Callable[[Any, Any, Settings, Buffers], tuple[str, Call] | Non
     "allreduce": _allreduce,
     "reduce": _reduce,
     "bcast": _bcast,
+    "reduce_scatter": _reduce_scatter,
     "allgather": _allgather,
+    "alltoall": _alltoall,
     "gather": _gather,
     "scatter": _scatter,
     "barrier": _barrier,
