@@ -153,7 +153,7 @@ def _algorithm(job: Job, size: int, settings: Settings) -> Algorithm:
                 "length; name another or leave the counts out"
             )
         return found
-    name = "pairwise" if job.straight else choose(job.collective, size, job.nbytes)
+    name = "pairwise" if job.straight else choose(job.collective, size, job.nbytes).algorithm
     return REGISTRY.get(job.collective, name)
 
 

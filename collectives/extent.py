@@ -16,7 +16,7 @@ class Extent:
         size: number of ranks.
         nbytes: of the buffer of a rank: of the vector that is reduced or broadcast, of all parts
             together for reduce_scatter, allgather, gather and scatter, of all that a rank sends in
-            an alltoall. A barrier has no data: with 0, each of its blocks is one byte.
+            an alltoall. A barrier has no data; each of its blocks is one byte, whatever this is.
         element_bytes: bytes of an element: blocks are then cut between elements, as in a real run.
             Default: all blocks are equally long.
 
@@ -38,7 +38,7 @@ class Extent:
         # Where blocks are addressed by destination, one goes to each rank and one comes from each;
         # all others are scratch, and as long as these.
         self.parts = algorithm.blocks(size) if algorithm.collective.one_space else size
-        if algorithm.collective.name == BARRIER.name and nbytes == 0:
+        if algorithm.collective.name == BARRIER.name:
             nbytes, element_bytes = self.parts, None
         self.nbytes, self._element = nbytes, element_bytes
 

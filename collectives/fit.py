@@ -156,4 +156,5 @@ def student_t(freedom: int, confidence: float = CONFIDENCE) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return sum(term / freedom**k for k, term in enumerate(terms))
+    total: float = sum(term / freedom**k for k, term in enumerate(terms))
+    return total

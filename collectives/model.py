@@ -13,6 +13,10 @@ import math
 from dataclasses import dataclass, fields
 
 
+PARAMETERS = ("latency", "byte_time", "reduce_time", "overhead", "gap")
+"""The attributes of `Model`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """Costs of a network in which every rank can send and receive at once, one message at a time.

@@ -1,87 +1,216 @@
-"""Choose an algorithm for a collective, a number of ranks and a number of bytes.
+"""Choose an algorithm and an executor for a collective, a number of ranks and a number of bytes.
 
-The choice is the algorithm that the model prices lowest. It depends on nothing but its arguments,
-so all ranks make the same one without talking, in every run.
+A table that was measured on the machine rules, where it has the case (see `collectives.table`).
+Else the choice is what the model prices lowest: the model that was fitted on the machine, or the
+one here. It depends on nothing but its arguments, so all ranks make the same one without talking,
+in every run.
 
-The price is `lockstep`: what rank 0 pays if all ranks walk through the rounds in step. It needs no
-matching and only rank 0's rounds, so it is cheap: 0.1 s for all algorithms on 10,000 ranks. Rank 0
-takes part in the longest chain of messages of all algorithms that ship (it is the root, and a
-partner in every fold), so the price equals the full simulation on powers of two; else it is above
-it by no more than a factor of two, where the simulation lets ranks run ahead.
+On few ranks the price is the simulated time, so the choice is the fastest in the simulation; on
+many it is that of `collectives.price`. Tunables are tried one at a time, for the algorithms that
+are no more than twice as slow as the best with their defaults.
 """
 
 from __future__ import annotations
 
 import functools
-import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from collectives.collective import Collective
+from collectives.collective import COLLECTIVES, Collective
 from collectives.model import Model
+from collectives.price import Profile, cheapest
 from collectives.registry import REGISTRY, Algorithm
-from collectives.simulate import Extent
-from collectives.step import Reduce, Send, Zero, scalar
+from collectives.simulate import simulate
+from collectives.table import Table, Way
+from collectives.timeline import Timeline
+from collectives.topology import Topology
 
 PYTHON = Model(latency=5e-7, byte_time=1.5e-10, reduce_time=1.5e-10, overhead=1e-6)
 """The costs of the Python executor between two ranks of one node, to about a factor of two, as
-``python -m collectives bench`` measures them: starting a message costs more than the wire."""
+``python -m collectives tune`` measures them: starting a message costs more than the wire."""
+
+NATIVE = Model(latency=3e-7, byte_time=1.2e-10, reduce_time=6e-11, overhead=3e-7)
+"""The same of the native executor."""
+
+MODELS = {"native": NATIVE, "python": PYTHON}
+"""The model of each executor that runs schedules, where nothing was measured."""
+
+FEW = 16
+"""Up to so many ranks prices are simulated times."""
+
+TUNED = 128
+"""Up to so many ranks tunables are tried."""
+
+NEAR = 2.0
+"""Tunables are tried for algorithms that are at most so many times slower than the best."""
+
+VARIANTS = 24
+"""At most so many settings of an algorithm are tried."""
 
 
-@functools.lru_cache(maxsize=1024)
-def choose(collective: Collective, size: int, nbytes: int, model: Model = PYTHON) -> str:
-    """Return the name of the algorithm that ``algorithm="auto"`` takes.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to take.
+
+    Attributes:
+        algorithm: as `collectives.registry.Registry.get` takes it: ``ring``, ``chain:segments=8``.
+        executor: "native", "python" or "shared".
+        seconds: what that takes, as measured or predicted.
+        source: "table" or "model".
+    """
+
+    algorithm: str
+    executor: str
+    seconds: float
+    source: str
+
+
+@functools.lru_cache(maxsize=4096)
+def choose(
+    collective: Collective,
+    size: int,
+    nbytes: int,
+    *,
+    model: Model | Topology | None = None,
+    table: Table | None = None,
+    executors: tuple[str, ...] = ("native", "python"),
+    placement: str = "private",
+    itemsize: int = 4,
+) -> Choice:
+    """Return what ``algorithm="auto"`` takes.
 
     Args:
         collective: what to do.
         size: number of ranks.
-        nbytes: length of the buffer of a rank, as for `collectives.simulate.simulate`.
-        model: the costs.
+        nbytes: length of the buffer of a rank, as `collectives.extent.Extent` says.
+        model: the costs on any executor. Default: those that the table has for each, else `MODELS`.
+        table: what was measured on this machine.
+        executors: those that can be had; the first of equally good ones is taken.
+        placement: where the buffers lie: "private" or "window".
+        itemsize: bytes of an element.
 
     Raises:
-        ValueError: the collective has no algorithm.
+        ValueError: the collective has no algorithm, or there is no executor with a model.
     """
-    best, least = "", math.inf
-    for name in REGISTRY.names(collective):
-        price = lockstep(REGISTRY.get(collective, name), size, nbytes, model, limit=least)
-        if price < least:
-            best, least = name, price
-    if not best:
+    if table is not None:
+        found = _from_table(table, collective, size, nbytes, executors, placement, itemsize)
+        if found is not None:
+            return found
+    return _from_models(collective, size, nbytes, models_of(executors, model, table))
+
+
+def models_of(
+    executors: tuple[str, ...], model: Model | Topology | None, table: Table | None
+) -> tuple[tuple[str, Model | Topology], ...]:
+    """Return each executor that has a model, with its model.
+
+    Raises:
+        ValueError: none has one.
+    """
+    fits = {} if table is None else {name: fit.model for name, fit in table.fits.items()}
+    known: dict[str, Model | Topology] = {**MODELS, **fits}
+    if model is not None:
+        known = dict.fromkeys(known, model)
+    found = tuple((e, known[e]) for e in executors if e in known)
+    if not found:
+        raise ValueError(f"executors={executors!r}: none has a model; there are {', '.join(known)}")
+    return found
+
+
+def _from_table(
+    table: Table,
+    collective: Collective,
+    size: int,
+    nbytes: int,
+    executors: tuple[str, ...],
+    placement: str,
+    itemsize: int,
+) -> Choice | None:
+    section = table.find(collective.name, size, placement, itemsize)
+    if section is None:
+        return None
+    way = section.best(nbytes).way
+    if way.executor not in executors:
+        those = [w for w in section.seconds if w.executor in executors]
+        if not those:
+            return None
+        way = min(those, key=lambda w: section.measured(w, nbytes))
+    return Choice(*way, section.measured(way, nbytes), "table")
+
+
+def _from_models(
+    collective: Collective,
+    size: int,
+    nbytes: int,
+    models: tuple[tuple[str, Model | Topology], ...],
+) -> Choice:
+    names = REGISTRY.names(collective)
+    if not names:
         raise ValueError(f"collective={collective.name}: no algorithm is registered")
-    return best
+    ways = [(Way(name, executor), model) for executor, model in models for name in names]
+    if size > TUNED:
+        options = [
+            (profile_of(collective.name, way.algorithm, size), _flat(model)) for way, model in ways
+        ]
+        i, seconds = cheapest(options, nbytes)
+        return Choice(*ways[i][0], seconds, "model")
+    priced = [(predicted(collective, w.algorithm, size, nbytes, m), w, m) for w, m in ways]
+    best = min(price for price, _, _ in priced)
+    for price, way, model in priced.copy():
+        if price <= NEAR * best:
+            for spec in _settings(REGISTRY.get(collective, way.algorithm), size):
+                seconds = predicted(collective, spec, size, nbytes, model)
+                priced.append((seconds, Way(spec, way.executor), model))
+    seconds, way, _ = min(priced, key=lambda p: p[0])
+    return Choice(*way, seconds, "model")
 
 
-def lockstep(
-    algorithm: Algorithm, size: int, nbytes: int, model: Model, *, limit: float = math.inf
+def predicted(
+    collective: Collective, spec: str, size: int, nbytes: int, model: Model | Topology
 ) -> float:
-    """Return what rank 0 pays, in seconds, if all ranks go through the rounds in step.
+    """Return the price of an algorithm of the registry in seconds.
 
-    Args:
-        algorithm: what to price.
-        size: number of ranks.
-        nbytes: length of the buffer of a rank in bytes.
-        model: the costs.
-        limit: stop here, and return what it is so far, as soon as that is more.
+    Raises:
+        ValueError: there is no such algorithm.
     """
-    extent = Extent(algorithm, size, nbytes)
-    total = 0.0
-    for steps in algorithm.generate(0, size):
-        out: list[float] = []  # seconds on the outgoing link, for each message
-        into: list[float] = []  # and on the incoming one
-        for s in map(scalar, steps):
-            if s is None or isinstance(s, Zero):
-                continue
-            length = extent.of(s.block, s.count)
-            if isinstance(s, Reduce):
-                total += length * model.reduce_time
-            if s.peer != 0 and length:
-                link = out if isinstance(s, Send) else into
-                link.append(model.overhead + length * model.byte_time)
-        if out or into:
-            busiest = max(_in_a_row(out, model.gap), _in_a_row(into, model.gap))
-            total += model.latency + busiest + model.overhead
-        if total > limit:
-            break
-    return total
+    if isinstance(model, Topology) and size <= TUNED:
+        return simulate(REGISTRY.get(collective, spec), size, nbytes, model).seconds
+    if size <= FEW and isinstance(model, Model):
+        return _timeline_of(collective.name, spec, size).seconds(nbytes, model)
+    return cheapest([(profile_of(collective.name, spec, size), _flat(model))], nbytes)[1]
 
 
-def _in_a_row(times: list[float], gap: float) -> float:
-    return sum(max(t, gap) for t in times[:-1]) + sum(times[-1:])
+def variants(collective: Collective, size: int) -> Iterator[str]:
+    """Yield every algorithm of a collective, followed by its settings that are worth a try.
+
+    Each tunable is set to each of its values, the others having their defaults.
+    """
+    for name in REGISTRY.names(collective):
+        yield name
+        yield from _settings(REGISTRY.get(collective, name), size)
+
+
+def _settings(algorithm: Algorithm, size: int) -> list[str]:
+    specs = [
+        algorithm.tuned(**{key: value}).spec
+        for key, tunable in algorithm.tunables.items()
+        for value in tunable.values(size)
+        if value != tunable.default
+    ]
+    return specs[:VARIANTS]
+
+
+def _flat(model: Model | Topology) -> Model:
+    """Return one model for all messages: the network's, which is the bottleneck of many nodes."""
+    return model.between if isinstance(model, Topology) else model
+
+
+@functools.lru_cache(maxsize=4096)
+def _timeline_of(collective: str, spec: str, size: int) -> Timeline:
+    return Timeline(REGISTRY.get(COLLECTIVES[collective], spec), size)
+
+
+@functools.lru_cache(maxsize=4096)
+def profile_of(collective: str, spec: str, size: int) -> Profile:
+    """Return the profile of an algorithm of the registry, walked as far as it was before."""
+    return Profile(REGISTRY.get(COLLECTIVES[collective], spec), size)

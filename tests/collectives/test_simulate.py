@@ -106,6 +106,7 @@ def test_ten_thousand_ranks_in_seconds():
 def slowly(algorithm, size, nbytes, model, start):
     """The same model with scalars, message by message, from the schedules that run."""
     parts = algorithm.blocks(size) if algorithm.collective.one_space else size
+    nbytes = parts if algorithm.collective is BARRIER else nbytes
     schedules = [rounds_of(algorithm.generate, r, size) for r in range(size)]
     now, port = list(start), [-inf] * size
     for steps in zip(*schedules, strict=True):
@@ -201,12 +202,12 @@ def test_the_generator_says_the_same_for_all_ranks_at_once_as_for_each(algorithm
 @pytest.mark.parametrize("p", [2, 3, 7, 8])
 @pytest.mark.parametrize("elements", [0, 1, 5, 1001])
 def test_messages_and_bytes_are_those_of_a_run(algorithm, p, elements):
-    if algorithm.collective is BARRIER:
-        elements = algorithm.blocks(p)
-    elements *= p if not algorithm.collective.one_space else 1
+    one_space = algorithm.collective.one_space
+    elements *= p if not one_space else 1
     done = simulate(algorithm, p, 4 * elements, element_bytes=4)
     data = np.zeros(elements, np.float32)
-    one_space = algorithm.collective.one_space
+    if algorithm.collective is BARRIER:
+        data = np.zeros(algorithm.blocks(p), np.uint8)
     blocks = Split(data, algorithm.blocks(p) if one_space else p)
     for rank in range(p):
         sent = {}
@@ -225,7 +226,7 @@ def test_the_messages_of_a_barrier_are_a_byte_for_each_block(p):
     for algorithm in (a for a in ALL if a.collective is BARRIER):
         plain = simulate(algorithm, p, 0, ABC)
         assert plain.seconds > L
-        assert plain.seconds == simulate(algorithm, p, algorithm.blocks(p), ABC).seconds
+        assert plain.seconds == simulate(algorithm, p, 4096, ABC, element_bytes=8).seconds
 
 
 def test_nothing_to_send_takes_no_time():

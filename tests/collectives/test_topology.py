@@ -4,7 +4,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from collectives.collective import ALLGATHER, BCAST, REDUCE
+from collectives.collective import ALLGATHER, BARRIER, BCAST, REDUCE
 from collectives.model import Model
 from collectives.noise import DISTRIBUTIONS, Noise
 from collectives.simulate import simulate
@@ -25,6 +25,7 @@ def close(value):
 def slowly(algorithm, size, nbytes, topology, start, slow):
     """The same model with scalars, message by message, from the schedules that run."""
     parts = algorithm.blocks(size) if algorithm.collective.one_space else size
+    nbytes = parts if algorithm.collective is BARRIER else nbytes
     schedules = [rounds_of(algorithm.generate, r, size) for r in range(size)]
     node = topology.node_of(size)
     now, port = list(start), [-inf] * size

@@ -1,0 +1,167 @@
+"""Say why an algorithm is chosen: all candidates, with the predicted and the measured time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from collectives.collective import Collective
+from collectives.model import Model
+from collectives.registry import REGISTRY
+from collectives.select import (
+    TUNED,
+    Choice,
+    choose,
+    models_of,
+    predicted,
+    variants,
+)
+from collectives.table import Section, Table, Way
+from collectives.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way that could have been chosen.
+
+    Attributes:
+        way: algorithm and executor.
+        predicted: seconds by the model; None where the executor has none.
+        measured: seconds by the table; None where it was not measured.
+    """
+
+    way: Way
+    predicted: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a choice was made.
+
+    Attributes:
+        title: the case.
+        choice: what was chosen.
+        why: in a few sentences.
+        candidates: those that could have been, the measured ones first, the fastest first.
+    """
+
+    title: str
+    choice: Choice
+    why: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def text(self) -> str:
+        """The explanation as lines, the chosen candidate marked with ``*``."""
+        rows = [("", "algorithm", "executor", "predicted us", "measured us")]
+        chosen = self.choice.algorithm, self.choice.executor
+        rows += [
+            ("*" if c.way == chosen else "", *c.way, _us(c.predicted), _us(c.measured))
+            for c in self.candidates
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if i > 2 else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join((self.title, self.why, "", *lines))
+
+
+def explain(
+    collective: Collective,
+    size: int,
+    nbytes: int,
+    *,
+    model: Model | Topology | None = None,
+    table: Table | None = None,
+    executors: tuple[str, ...] = ("native", "python"),
+    placement: str = "private",
+    itemsize: int = 4,
+) -> Explanation:
+    """Say which way `collectives.select.choose` takes, and why.
+
+    The arguments and errors are those of `collectives.select.choose`.
+    """
+    choice = choose(
+        collective,
+        size,
+        nbytes,
+        model=model,
+        table=table,
+        executors=executors,
+        placement=placement,
+        itemsize=itemsize,
+    )
+    section = None
+    if table is not None:
+        section = table.find(collective.name, size, placement, itemsize)
+    models = dict(models_of(executors, model, table))
+    specs = variants(collective, size) if size <= TUNED else iter(REGISTRY.names(collective))
+    ways = [Way(spec, executor) for spec in specs for executor in models]
+    if section is not None:
+        ways += [w for w in section.seconds if w.executor in executors]
+    candidates = [
+        _candidate(way, collective, size, nbytes, models, section) for way in dict.fromkeys(ways)
+    ]
+    candidates.sort(
+        key=lambda c: (
+            math.inf if c.measured is None else c.measured,
+            math.inf if c.predicted is None else c.predicted,
+        )
+    )
+    title = f"{collective.name} on {size} ranks, {nbytes} bytes, {placement} buffers"
+    return Explanation(
+        title, choice, _why(choice, candidates, table, section, models), tuple(candidates)
+    )
+
+
+def _candidate(
+    way: Way,
+    collective: Collective,
+    size: int,
+    nbytes: int,
+    models: dict[str, Model | Topology],
+    section: Section | None,
+) -> Candidate:
+    price = None
+    if way.executor in models and way.algorithm != "auto":
+        price = predicted(collective, way.algorithm, size, nbytes, models[way.executor])
+    measured = None
+    if section is not None and way in section.seconds:
+        measured = section.measured(way, nbytes)
+    return Candidate(way, price, measured)
+
+
+def _why(
+    choice: Choice,
+    candidates: list[Candidate],
+    table: Table | None,
+    section: Section | None,
+    models: dict[str, Model | Topology],
+) -> str:
+    chosen = Way(choice.algorithm, choice.executor)
+    name = f"{choice.algorithm} on the {choice.executor} executor"
+    took = f"{_us(choice.seconds)} us"
+    if choice.source == "table" and table is not None and section is not None:
+        others = [c for c in candidates if c.measured is not None and c.way != chosen]
+        why = f"{name}: measured with {table.mpi} on {table.date}, {took} here."
+        if others:
+            best = others[0]
+            ratio = (best.measured or 0.0) / choice.seconds
+            why += f" Next: {best.way.algorithm} on {best.way.executor}, {ratio:.2f} x that."
+        return why
+    if table is None:
+        reason = "there is no table"
+    elif section is None:
+        reason = "the table has no such case"
+    else:
+        reason = "the table has none on these executors"
+    return f"{name}: {reason}, and the model prices it lowest, {took}: {models[choice.executor]}."
+
+
+def _us(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e6 * seconds:.2f}"
