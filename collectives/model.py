@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-
 PARAMETERS = ("latency", "byte_time", "reduce_time", "overhead", "gap")
 """The attributes of `Model`."""
 
