@@ -57,12 +57,27 @@ class Collective:
         state[rank, block, rank if self.one_space else rank * blocks + block] = 1
         return state
 
-    def goal(self, rank: int, block: int, size: int, blocks: int) -> Tokens:
-        """Return the token counts that an output block must have: int16 (tokens,)."""
-        counts = np.zeros(self.tokens(size, blocks), np.int16)
-        for origin, b in self.sources(rank, block, size, blocks):
-            counts[origin if self.one_space else origin * blocks + b] = 1
-        return counts
+    def goals(self, size: int, blocks: int) -> Tokens:
+        """Return the token counts of all output blocks at the end: int16 (size, blocks, tokens).
+
+        Raises:
+            ValueError: the data cannot be split into so many blocks.
+        """
+        fits = self.fits(size, blocks)
+        for mask in (self.given, self.required) if fits else ():
+            fits = fits and mask(size, blocks).shape == (size, blocks)
+        goals = np.zeros((size, blocks, self.tokens(size, blocks)), np.int16)
+        for rank, block in np.argwhere(self.required(size, blocks)).tolist() if fits else ():
+            origin, b = np.array(self.sources(rank, block, size, blocks)).reshape(-1, 2).T
+            inside = (origin >= 0) & (origin < size) & (b >= 0) & (b < blocks)
+            if self.one_space:
+                inside &= b == block
+            fits = fits and bool(inside.all())
+            if fits:
+                goals[rank, block, origin if self.one_space else origin * blocks + b] = 1
+        if not fits:
+            raise ValueError(f"{self.name} cannot be done with {blocks} blocks")
+        return goals
 
 
 def _everywhere(size: int, blocks: int) -> Mask:

@@ -95,8 +95,8 @@ class Sent:
     Attributes:
         rounds: the number of rounds.
         messages: of each rank.
-        volume: of each rank: the bytes that it sends over those of the buffer of a rank (``nbytes``
-            of `collectives.simulate.simulate`), where all blocks are equally long. 0 in a barrier.
+        volume: of each rank: the bytes that it sends over those of a rank's buffer, as
+            `collectives.extent.Extent` counts them, where all blocks are equally long.
     """
 
     rounds: int
@@ -117,5 +117,4 @@ def sent_by(algorithm: Algorithm, size: int) -> Sent:
             count[m.source] += 1
             blocks[m.source] += m.count
     parts = algorithm.blocks(size) if algorithm.collective.one_space else size
-    data = int(algorithm.collective.name != "barrier")
-    return Sent(rounds, tuple(count), tuple(Fraction(data * b, parts) for b in blocks))
+    return Sent(rounds, tuple(count), tuple(Fraction(b, parts) for b in blocks))

@@ -23,8 +23,8 @@ from collectives.interpret import apply_round
 from collectives.registry import Algorithm
 from collectives.step import Recv, Reduce, Round, Send, Step, Zero, scalar
 
-MAX_COUNTS = 1 << 31
-"""A proof keeps a count of 2 bytes for each rank, block and token; above this it is refused."""
+MAX_COUNTS = 1 << 30
+"""A proof keeps two counts of 2 bytes for each rank, block and token; with more it is refused."""
 
 _MANY = 3
 """A count that stands for itself and all above it, so that no count can wrap around to 1."""
@@ -73,9 +73,9 @@ def verify(algorithm: Algorithm, size: int) -> Proof:
     label = f"{algorithm.collective.name} {algorithm.spec}, {size} ranks"
     try:
         blocks = _blocks_of(algorithm, size)
-        _check_blocks(algorithm.collective, size, blocks)
+        goals = _goals(algorithm.collective, size, blocks)
         schedule = [_generated(algorithm, rank, size) for rank in range(size)]
-        _prove(algorithm.collective, schedule, blocks)
+        _prove(algorithm.collective, schedule, goals)
     except ScheduleError as error:
         raise ScheduleError(f"{label}: {error}") from error.__cause__
     messages = sum(
@@ -110,16 +110,16 @@ def verify_schedule(
     if size < 1:
         raise ValueError("schedule: is empty; needs the rounds of at least 1 rank")
     blocks = _whole("blocks", blocks)
-    _check_blocks(collective, size, blocks)
+    goals = _goals(collective, size, blocks)
     checked = [
         [_checked(rank, k, steps) for k, steps in enumerate(rounds)]
         for rank, rounds in enumerate(schedule)
     ]
-    _prove(collective, checked, blocks)
+    _prove(collective, checked, goals)
 
 
-def _prove(collective: Collective, schedule: Sequence[Sequence[Round]], blocks: int) -> None:
-    size = len(schedule)
+def _prove(collective: Collective, schedule: Sequence[Sequence[Round]], goals: Tokens) -> None:
+    size, blocks, _ = goals.shape
     state = collective.start(size, blocks)
     defined = collective.given(size, blocks).copy()
     written = np.full((size, blocks), -1)
@@ -138,7 +138,7 @@ def _prove(collective: Collective, schedule: Sequence[Sequence[Round]], blocks: 
                 if isinstance(s, Reduce):
                     counts = state[rank, s.block : s.block + s.count]
                     np.minimum(counts, _MANY, out=counts)
-    _check_goal(collective, state, defined, written)
+    _check_goals(collective, goals, state, defined, written)
     lengths = [len(rounds) for rounds in schedule]
     if min(lengths) != max(lengths):
         rank = lengths.index(min(lengths))
@@ -166,23 +166,17 @@ def _blocks_of(algorithm: Algorithm, size: int) -> int:
         raise ScheduleError(text) from error
 
 
-def _check_blocks(collective: Collective, size: int, blocks: int) -> None:
+def _goals(collective: Collective, size: int, blocks: int) -> Tokens:
     needed = size * blocks * collective.tokens(size, blocks)
     if needed > MAX_COUNTS:
         raise ValueError(
             f"{size} ranks with {blocks} blocks: a proof needs {needed} counts; "
             f"{MAX_COUNTS} are the most that are kept in memory"
         )
-    shape = size, blocks
-    fits = collective.fits(*shape)
-    for mask in (collective.given, collective.required) if fits else ():
-        fits = fits and mask(*shape).shape == shape
-    for rank, block in np.argwhere(collective.required(*shape)).tolist() if fits else ():
-        sources = collective.sources(rank, block, *shape)
-        fits = fits and all(0 <= origin < size and 0 <= b < blocks for origin, b in sources)
-        fits = fits and all(b == block or not collective.one_space for _, b in sources)
-    if not fits:
-        raise ScheduleError(f"{collective.name} cannot be done with {blocks} blocks")
+    try:
+        return collective.goals(size, blocks)
+    except ValueError as error:
+        raise ScheduleError(str(error)) from error
 
 
 def _generated(algorithm: Algorithm, rank: int, size: int) -> list[Round]:
@@ -317,24 +311,27 @@ def _check_defined(steps: Sequence[Round], k: int, defined: Mask) -> None:
                 )
 
 
-def _check_goal(collective: Collective, state: Tokens, defined: Mask, written: Tokens) -> None:
-    size, blocks = defined.shape
-    for rank, block in np.argwhere(collective.required(size, blocks)).tolist():
+def _check_goals(
+    collective: Collective, goals: Tokens, state: Tokens, defined: Mask, written: Tokens
+) -> None:
+    size, blocks, _ = goals.shape
+    required = collective.required(size, blocks)
+    failed = required & (~defined | (state != goals).any(axis=2))
+    for rank, block in np.argwhere(failed).tolist():
         when = written[rank, block]
         last = "never written" if when < 0 else f"last written in round {when}"
         where = f"rank {rank}, block {block} ({last}) at the end"
         if not defined[rank, block]:
             raise ScheduleError(f"{where}: holds nothing")
-        difference = state[rank, block] - collective.goal(rank, block, size, blocks)
+        difference = state[rank, block] - goals[rank, block]
         wrong = np.flatnonzero(difference)
-        if wrong.size:
-            parts = []
-            for t in wrong[:3].tolist():
-                origin, b = collective.token(t, block, blocks)
-                much = "missing" if difference[t] < 0 else f"there {_times(difference[t])} more"
-                parts.append(f"block {b} of rank {origin} is {much}")
-            more = f", and {wrong.size - 3} more faults" if wrong.size > 3 else ""
-            raise ScheduleError(f"{where}: {', '.join(parts)}{more}")
+        parts = []
+        for t in wrong[:3].tolist():
+            origin, b = collective.token(t, block, blocks)
+            much = "missing" if difference[t] < 0 else f"there {_times(difference[t])} more"
+            parts.append(f"block {b} of rank {origin} is {much}")
+        more = f", and {wrong.size - 3} more faults" if wrong.size > 3 else ""
+        raise ScheduleError(f"{where}: {', '.join(parts)}{more}")
 
 
 def _times(difference: int) -> str:

@@ -16,7 +16,12 @@ from collectives.registry import REGISTRY, algorithm
 from collectives.step import Round
 
 
-def _phases(size: int, node: int, inner: str, outer: str) -> Phases:
+def allreduce_phases(size: int, node: int, inner: str, outer: str) -> Phases:
+    """Return what runs in groups, across them, and in groups again.
+
+    Raises:
+        ValueError: there is no such algorithm.
+    """
     across = REGISTRY.get(ALLREDUCE, outer)
     if size % node == 0:
         get = REGISTRY.get
@@ -29,7 +34,7 @@ def _phases(size: int, node: int, inner: str, outer: str) -> Phases:
 def _blocks(size: int, node: int = 4, inner: str = "ring", outer: str = "rabenseifner") -> int:
     node = min(node, size)
     parts = node if size % node == 0 else 1
-    return parts * _phases(size, node, inner, outer).unit(size, node)
+    return parts * allreduce_phases(size, node, inner, outer).unit(size, node)
 
 
 @algorithm(
@@ -51,7 +56,7 @@ def hierarchical(
     broadcast the result in their groups.
     """
     node = min(node, size)
-    phases = _phases(size, node, inner, outer)
+    phases = allreduce_phases(size, node, inner, outer)
     if size % node or phases.before is None or phases.after is None:
         yield from phases.rounds(rank, size, node)
         return

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from collectives.algorithms.choice import NAME, choice, node_size
-from collectives.algorithms.leaders import Phases
+from collectives.algorithms.leaders import PHASES, phases_of
 from collectives.collective import (
     ALLGATHER,
     BARRIER,
@@ -20,23 +20,15 @@ from collectives.collective import (
     SCATTER,
     Collective,
 )
-from collectives.registry import REGISTRY, algorithm
+from collectives.registry import algorithm
 from collectives.step import Round
 
 
-def _enter(
-    collective: Collective,
-    before: Collective | None,
-    across: Collective,
-    after: Collective | None,
-    best: str,
-) -> None:
-    def phases(inner: str, outer: str) -> Phases:
-        first, last = (REGISTRY.get(c, inner) if c else None for c in (before, after))
-        return Phases(first, REGISTRY.get(across, outer), last)
+def _enter(collective: Collective, best: str) -> None:
+    before, across, after = PHASES[collective.name]
 
     def blocks(size: int, node: int = 4, inner: str = "binomial", outer: str = best) -> int:
-        return phases(inner, outer).blocks(size, min(node, size))
+        return phases_of(collective, inner, outer).blocks(size, min(node, size))
 
     @algorithm(
         collective,
@@ -53,13 +45,13 @@ def _enter(
         rank: Any, size: int, node: int = 4, inner: str = "binomial", outer: str = best
     ) -> Iterator[Round]:
         """Let the first rank of each group speak for it: in groups, across them, in groups."""
-        return phases(inner, outer).rounds(rank, size, min(node, size))
+        return phases_of(collective, inner, outer).rounds(rank, size, min(node, size))
 
 
-_enter(BCAST, None, BCAST, BCAST, "binomial")
-_enter(REDUCE, REDUCE, REDUCE, None, "binomial")
-_enter(SCATTER, None, SCATTER, SCATTER, "binomial")
-_enter(GATHER, GATHER, GATHER, None, "binomial")
-_enter(REDUCE_SCATTER, REDUCE, REDUCE_SCATTER, SCATTER, "ring")
-_enter(ALLGATHER, GATHER, ALLGATHER, BCAST, "ring")
-_enter(BARRIER, GATHER, ALLGATHER, BCAST, "bruck")
+_enter(BCAST, "binomial")
+_enter(REDUCE, "binomial")
+_enter(SCATTER, "binomial")
+_enter(GATHER, "binomial")
+_enter(REDUCE_SCATTER, "ring")
+_enter(ALLGATHER, "ring")
+_enter(BARRIER, "bruck")

@@ -16,12 +16,32 @@ from collectives.algorithms.groups import (
     group_lengths,
     in_groups,
 )
-from collectives.collective import ALLGATHER, GATHER, REDUCE_SCATTER, SCATTER
-from collectives.registry import Algorithm
+from collectives.collective import (
+    ALLGATHER,
+    BARRIER,
+    BCAST,
+    GATHER,
+    REDUCE,
+    REDUCE_SCATTER,
+    SCATTER,
+    Collective,
+)
+from collectives.registry import REGISTRY, Algorithm
 from collectives.step import Round
 
 DEALT = (REDUCE_SCATTER, ALLGATHER, GATHER, SCATTER)
 """Collectives in which each rank has a part of its own; in others all work on the whole vector."""
+
+PHASES: dict[str, tuple[Collective | None, Collective, Collective | None]] = {
+    BCAST.name: (None, BCAST, BCAST),
+    REDUCE.name: (REDUCE, REDUCE, None),
+    SCATTER.name: (None, SCATTER, SCATTER),
+    GATHER.name: (GATHER, GATHER, None),
+    REDUCE_SCATTER.name: (REDUCE, REDUCE_SCATTER, SCATTER),
+    ALLGATHER.name: (GATHER, ALLGATHER, BCAST),
+    BARRIER.name: (GATHER, ALLGATHER, BCAST),
+}
+"""What a collective is made of: in groups, across their first ranks, in groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +103,14 @@ class Phases:
             return first + (end - first) // (parts // groups) * part
 
         return cut
+
+
+def phases_of(collective: Collective, inner: str, outer: str) -> Phases:
+    """Return the phases of a collective, with these algorithms inside and across groups.
+
+    Raises:
+        ValueError: there is no such algorithm.
+    """
+    before, across, after = PHASES[collective.name]
+    first, last = (REGISTRY.get(c, inner) if c else None for c in (before, after))
+    return Phases(first, REGISTRY.get(across, outer), last)
