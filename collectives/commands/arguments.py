@@ -149,12 +149,17 @@ def seconds(text: str) -> float:
 
 
 def names(text: str) -> list[str]:
-    """Read a list of names: ``ring,tree``.
+    """Read a list of names: ``ring,tree``, also with tunables: ``chain:segments=8,tree``.
 
     Raises:
         argparse.ArgumentTypeError: there is no name in it.
     """
-    found = [name.strip() for name in text.split(",") if name.strip()]
+    found: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if found and ":" in found[-1] and "=" in part and ":" not in part:
+            found[-1] += f",{part}"  # another tunable of the same algorithm
+        elif part:
+            found.append(part)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} names nothing; say one name, or some: a,b")
     return found
@@ -179,8 +184,10 @@ def find_algorithms(
 ) -> list[Algorithm]:
     """Return the algorithms of these names in these collectives; None stands for all.
 
+    A name may have tunables: ``chain:segments=8``.
+
     Raises:
-        UsageError: a name is unknown.
+        UsageError: a name or a tunable is unknown.
     """
     among = [
         REGISTRY.get(c, name) for c in find_collectives(collectives) for name in REGISTRY.names(c)
@@ -188,25 +195,32 @@ def find_algorithms(
     if algorithms is None:
         return among
     known = sorted({a.name for a in among})
-    for name in algorithms:
+    found = []
+    for spec in algorithms:
+        name = spec.partition(":")[0]
         if name not in known:
             raise UsageError(f"no algorithm {name!r}; there are: {', '.join(known)}")
-    return [a for name in algorithms for a in among if a.name == name]
+        try:
+            found += [REGISTRY.get(a.collective, spec) for a in among if a.name == name]
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    return found
 
 
-def find_algorithm(name: str, collective: str | None) -> Algorithm:
+def find_algorithm(spec: str, collective: str | None) -> Algorithm:
     """Return one algorithm; without a collective that of allreduce, or of the only one that has it.
 
     Raises:
-        UsageError: the name is unknown, or several collectives but allreduce have it.
+        UsageError: the name or a tunable is unknown, or several collectives but allreduce have it.
     """
+    name = spec.partition(":")[0]
     found = find_algorithms(None if collective is None else [collective], [name])
     if collective is None and any(a.collective is ALLREDUCE for a in found):
         found = [a for a in found if a.collective is ALLREDUCE]
     if len(found) > 1:
         homes = ", ".join(a.collective.name for a in found)
         raise UsageError(f"{name} is an algorithm of {homes}: say which with --collective")
-    return found[0]
+    return find_algorithms([found[0].collective.name], [spec])[0]
 
 
 def add_collective(parser: argparse.ArgumentParser) -> None:

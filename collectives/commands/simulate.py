@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from collectives.closed_form import closed_form
+from collectives.commands import network
 from collectives.commands.arguments import (
     UsageError,
     add_collective,
@@ -17,24 +19,25 @@ from collectives.commands.arguments import (
     nbytes,
     positive,
     ranks_up_to,
-    seconds,
     time_text,
 )
+from collectives.goal import goal_lines
 from collectives.model import Model
-from collectives.simulate import simulate
+from collectives.registry import Algorithm
+from collectives.simulate import Simulation, simulate
 
 MAX_RANKS = 2_000_000
 """The most ranks that are simulated: a round takes vectors of that length, and there are many."""
 
-MIN_RATE = 1e-9
-"""The least bandwidth, in GB/s: a byte a second."""
+MAX_GOAL = 2_000_000
+"""The most messages that are written to a file."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    default = Model()
-    parser.add_argument("algorithm", help="as 'list' shows it: ring, rabenseifner, ...")
+    parser.add_argument("algorithm", help="as 'list' shows it: ring, chain:segments=16, ...")
     parser.add_argument(
+        "-n",
         "--ranks",
         type=ranks_up_to(MAX_RANKS),
         required=True,
@@ -46,101 +49,105 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_collective(parser)
     parser.add_argument(
-        "--latency", type=seconds, default=default.latency, metavar="L", help="on the wire (2us)"
-    )
-    parser.add_argument(
-        "--bandwidth",
-        type=float,
-        default=1e-9 / default.byte_time,
-        metavar="GB/S",
-        help="of a rank's link, 1/G (12.5)",
-    )
-    parser.add_argument(
-        "--reduction",
-        type=float,
-        default=1e-9 / default.reduce_time,
-        metavar="GB/S",
-        help="at which a rank sums what arrives, 1/c (10)",
-    )
-    parser.add_argument(
-        "--overhead", type=seconds, default=0.0, metavar="o", help="of the processor, each end (0)"
-    )
-    parser.add_argument(
-        "--gap", type=seconds, default=0.0, metavar="g", help="least, between two messages (0)"
-    )
-    parser.add_argument(
-        "--straggler",
-        type=_straggler,
-        action="append",
-        default=[],
-        metavar="RANK:TIME",
-        help="let a rank begin later, as in 3:1ms; may be repeated",
-    )
-    parser.add_argument(
         "--element-bytes",
         type=positive,
         metavar="N",
         help="cut blocks between elements of N bytes, as a run does; default: all equally long",
     )
+    parser.add_argument(
+        "--goal", type=Path, metavar="FILE", help="also write the schedule as GOAL text (LogGOPSim)"
+    )
+    network.add(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the time, and the closed form beside it where one is known."""
     algorithm = find_algorithm(args.algorithm, args.collective)
-    for name in ("bandwidth", "reduction"):
-        if not getattr(args, name) >= MIN_RATE:
-            raise UsageError(
-                f"--{name} {getattr(args, name)}: needs a number of GB/s, {MIN_RATE:g} or more"
-            )
-    model = Model(
-        args.latency, 1e-9 / args.bandwidth, 1e-9 / args.reduction, args.overhead, args.gap
-    )
-    start = np.zeros(args.ranks)
-    for rank, late in args.straggler:
-        if rank >= args.ranks:
-            raise UsageError(f"--straggler {rank}: there are ranks 0 to {args.ranks - 1}")
-        start[rank] = late
+    model = network.costs(args, args.ranks)
+    noise = network.noise(args)
+    start, slow = network.stragglers(args, args.ranks)
+    if noise is None and args.runs > 1:
+        raise UsageError(f"--runs {args.runs}: without --noise or --interrupt all are alike")
     if args.element_bytes and args.bytes % args.element_bytes:
         raise UsageError(f"--element-bytes {args.element_bytes}: does not divide {args.bytes}")
     # The cuts between blocks are computed with 64 bits.
     if args.element_bytes and 2 * args.ranks * (args.bytes // args.element_bytes) >= 1 << 63:
         raise UsageError(f"--bytes {args.bytes}: too many elements for {args.ranks} ranks")
     begin = time.perf_counter()
-    done = simulate(
-        algorithm, args.ranks, args.bytes, model, start=start, element_bytes=args.element_bytes
-    )
+    done = [
+        simulate(
+            algorithm,
+            args.ranks,
+            args.bytes,
+            model,
+            start=start,
+            slow=slow,
+            noise=noise and replace(noise, seed=args.seed + k),
+            element_bytes=args.element_bytes,
+        )
+        for k in range(args.runs)
+    ]
     took = time.perf_counter() - begin
-    print(f"{algorithm.collective.name} {algorithm.name}, {args.ranks} ranks, ", end="")
+    print(f"{algorithm.collective.name} {algorithm.spec}, {args.ranks} ranks, ", end="")
     print(f"{bytes_text(args.bytes)} each")
-    print(
-        f"model        L {time_text(model.latency)}, 1/G {args.bandwidth:g} GB/s, 1/c "
-        f"{args.reduction:g} GB/s, o {time_text(model.overhead)}, g {time_text(model.gap)}"
-    )
-    print(f"time         {time_text(done.seconds)} (first rank done after ", end="")
-    print(f"{time_text(float(done.finish.min()))})")
-    print(f"rounds       {done.rounds}")
-    print(
-        f"messages     {int(done.messages.sum())}; of one rank "
-        f"{int(done.messages.min())} to {int(done.messages.max())}"
-    )
-    print(
-        f"sent         {done.nbytes.sum():.0f} bytes; by one rank "
-        f"{done.nbytes.min():.0f} to {done.nbytes.max():.0f}"
-    )
-    form = closed_form(algorithm, args.ranks, args.bytes, model)
-    if form is None or args.straggler:
-        print("closed form  none known for this case")
-    else:
-        value = form.seconds(args.ranks, args.bytes, model)
-        difference = abs(done.seconds - value) / value if value else 0.0
-        print(f"closed form  {time_text(value)}, relative difference {difference:.1e}")
-        print(f"             = {form.text}, t(b) = L + 2 o + b G")
+    print(*network.described(model), sep="\n")
+    _print_result(done)
+    if isinstance(model, Model):
+        plain = noise is None and not args.straggler
+        _print_form(algorithm, args.ranks, args.bytes, model, done[0] if plain else None)
     print(f"simulated in {took:.2f} s")
+    if args.goal is not None:
+        within = model if isinstance(model, Model) else model.within
+        _write_goal(args, algorithm, within, int(done[0].messages.sum()))
     return 0
 
 
-def _straggler(text: str) -> tuple[int, float]:
-    rank, colon, late = text.partition(":")
-    if not colon or not re.fullmatch("[0-9]{1,18}", rank):
-        raise argparse.ArgumentTypeError(f"{text!r} is not RANK:TIME, as in 3:1ms")
-    return int(rank), seconds(late)
+def _print_result(done: list[Simulation]) -> None:
+    first, total = done[0], np.array([d.seconds for d in done])
+    if len(done) == 1:
+        print(f"time         {time_text(first.seconds)} (first rank done after ", end="")
+        print(f"{time_text(float(first.finish.min()))})")
+    else:
+        print(
+            f"time         {time_text(float(np.median(total)))} in the median of {len(done)} runs"
+        )
+        print(f"             {time_text(total.min())} to {time_text(total.max())}")
+    print(f"rounds       {first.rounds}")
+    print(
+        f"messages     {int(first.messages.sum())}; of one rank "
+        f"{int(first.messages.min())} to {int(first.messages.max())}"
+    )
+    print(
+        f"sent         {first.nbytes.sum():.0f} bytes; by one rank "
+        f"{first.nbytes.min():.0f} to {first.nbytes.max():.0f}"
+    )
+
+
+def _print_form(
+    algorithm: Algorithm, size: int, nbytes: int, model: Model, done: Simulation | None
+) -> None:
+    """Print the closed form beside the simulated time; None: of a case that it is not for."""
+    form = None if done is None else closed_form(algorithm, size, nbytes, model)
+    if form is None or done is None:
+        print("closed form  none known for this case")
+        return
+    value = form.seconds(size, nbytes, model)
+    difference = abs(done.seconds - value) / value if value else 0.0
+    print(f"closed form  {time_text(value)}, relative difference {difference:.1e}")
+    print(f"             = {form.text}, t(b) = L + 2 o + b G")
+
+
+def _write_goal(
+    args: argparse.Namespace, algorithm: Algorithm, model: Model, messages: int
+) -> None:
+    if messages > MAX_GOAL:
+        raise UsageError(f"--goal {args.goal}: {messages} messages; the most is {MAX_GOAL}")
+    lines = goal_lines(
+        algorithm, args.ranks, args.bytes, model, element_bytes=args.element_bytes or 1
+    )
+    try:
+        with args.goal.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    except OSError as error:
+        raise UsageError(f"--goal {args.goal}: {error.strerror}") from error
+    print(f"written      {args.goal}")

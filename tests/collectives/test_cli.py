@@ -26,10 +26,19 @@ def test_list():
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert len([line for line in lines if line.startswith(tuple(a.collective.name for a in ALL))])
-    ring = next(line for line in lines if line.startswith("allreduce") and " ring " in line)
+    ring = next(line for line in lines if line.split()[:2] == ["allreduce", "ring"])
     assert re.search(r"ring +14 +112 +8 +Patarasuk & Yuan 2009 +Reduce-scatter round", ring)
     for a in ALL:
         assert any(line.split()[:2] == [a.collective.name, a.name] for line in lines)
+        for key, tunable in a.tunables.items():
+            line = next(
+                line
+                for line in lines
+                if line.startswith(f"{a.name}:{key} ")
+                and re.search(rf"\b{a.collective.name}\b", line[-120:])
+            )
+            assert tunable.meaning in line
+            assert line.split()[1] == str(tunable.default)
 
 
 def test_verify():
@@ -39,6 +48,17 @@ def test_verify():
     assert len(each) == len(ALL)
     assert all(line.split()[2] == "proved" for line in each)
     assert total == f"{len(ALL)} algorithms x 6 sizes: {6 * len(ALL)} schedules proved"
+
+
+def test_verify_with_tunables(capsys):
+    words = ["verify", "--sizes", "4", "--collective", "bcast", "--tunables"]
+    names = "chain:segments=3,hierarchical:node=2,outer=chain,binomial"
+    assert cli.main([*words, "--algorithm", names]) == 0
+    *each, total = capsys.readouterr().out.splitlines()
+    specs = ["chain:segments=3", "hierarchical:node=2,outer=chain", "binomial"]
+    assert [line.split()[1] for line in each] == specs
+    # 7 numbers of segments; 1 node size, 5 algorithms inside and 5 across; and each as it is.
+    assert total == "3 algorithms x 1 sizes: 21 schedules proved"
 
 
 def test_verify_says_what_is_wrong(monkeypatch, capsys):
@@ -94,6 +114,13 @@ def test_draw_text(capsys):
     assert "round 5:  0 ->1 [2] =" in capsys.readouterr().out
 
 
+def test_draw_with_tunables(capsys):
+    assert cli.main(["draw", "chain:segments=2", "--ranks", "3", "--text"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("allreduce: chain:segments=2, 3 ranks\n")
+    assert "5 rounds, 8 messages, 2 blocks" in said
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -102,8 +129,11 @@ def test_draw_text(capsys):
         ("list --collective allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
         ("verify --sizes 0:3", "'0:3' is not a number of ranks nor a range of them; say 8,"),
         ("verify --sizes 5:3", "'5:3' is not a number of ranks"),
-        ("verify --algorithm rign", "no algorithm 'rign'; there are: binomial,"),
-        ("simulate rign --ranks 2 --bytes 8", "no algorithm 'rign'; there are: binomial,"),
+        ("verify --algorithm rign", "no algorithm 'rign'; there are: bidirectional_ring,"),
+        (
+            "simulate rign --ranks 2 --bytes 8",
+            "no algorithm 'rign'; there are: bidirectional_ring,",
+        ),
         ("simulate tree --ranks 2 --bytes 8 --collective bcast", "there are: binomial"),
         ("simulate binomial --ranks 2 --bytes 8", "say which with --collective"),
         ("simulate ring --ranks 0 --bytes 8", "'0' is not a whole number above 0"),
@@ -111,7 +141,7 @@ def test_draw_text(capsys):
         ("simulate ring --ranks 2 --bytes 8 --latency 1m", "'1m' is not a time; say it as"),
         ("simulate ring --ranks 2 --bytes 8 --bandwidth 0", "--bandwidth 0.0: needs a number"),
         ("simulate ring --ranks 2 --bytes 8 --straggler 2:1ms", "there are ranks 0 to 1"),
-        ("simulate ring --ranks 2 --bytes 8 --straggler 1", "'1' is not RANK:TIME"),
+        ("simulate ring --ranks 2 --bytes 8 --straggler 1", "'1' is not RANK:TIME nor RANK:FACTOR"),
         ("simulate ring --ranks 2 --bytes 8 --element-bytes 3", "does not divide 8"),
         ("draw ring", "say where to write the picture, as in -o ring.svg"),
         ("draw ring --ranks 64 -o x.svg", "8064 arrows"),
@@ -142,7 +172,10 @@ def test_draw_text(capsys):
         ("bench allreduce --ranks 1000000 --sizes 8", "is too many ranks; the most is 4096"),
         ("bench allreduce --ranks 3 --started 2", "--ranks 3: 2 ranks were started"),
         ("bench allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
-        ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: binomial"),
+        ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: auto, binomial, chain"),
+        ("draw chain:segments=0 --text", "segments=0: needs at least 1"),
+        ("draw chain:segments --text", "needs NAME or NAME:KEY=VALUE,KEY=VALUE"),
+        ("verify --algorithm ring:radix=2", "ring has no such tunable; it has: segments"),
         ("bench bcast --dtype int8", "--dtype int8: there are float32, float64, int32, int64"),
         ("bench bcast --op XOR", "--op XOR: there are SUM, PROD, MIN, MAX"),
         ("bench bcast --sizes 8:4", "'8:4' is not a range of bytes"),

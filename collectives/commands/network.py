@@ -1,0 +1,247 @@
+"""Options that describe a network: its costs, its nodes, noise, and ranks that are slow."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.commands.arguments import (
+    UsageError,
+    positive,
+    seconds,
+    time_text,
+)
+from collectives.model import Model
+from collectives.noise import DISTRIBUTIONS, Noise
+from collectives.topology import Topology
+
+MIN_RATE = 1e-9
+"""The least bandwidth, in GB/s: a byte a second."""
+
+MAX_FACTOR = 1e9
+"""The slowest rank is so many times slower than the others."""
+
+
+_BETWEEN = {
+    "latency": "on the wire between nodes",
+    "bandwidth": "of the link of a node",
+    "overhead": "of the processor for a message between nodes",
+    "gap": "least, between two messages of a node",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A rank that begins late, or that is slow.
+
+    Attributes:
+        rank: which.
+        late: seconds.
+        factor: how many times as long as the others it takes.
+    """
+
+    rank: int
+    late: float = 0.0
+    factor: float = 1.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    default = Model()
+    parser.add_argument(
+        "--latency", type=seconds, default=default.latency, metavar="L", help="on the wire (2us)"
+    )
+    parser.add_argument(
+        "--bandwidth",
+        type=float,
+        default=1e-9 / default.byte_time,
+        metavar="GB/S",
+        help="of a rank's link, 1/G (12.5)",
+    )
+    parser.add_argument(
+        "--reduction",
+        type=float,
+        default=1e-9 / default.reduce_time,
+        metavar="GB/S",
+        help="at which a rank sums what arrives, 1/c (10)",
+    )
+    parser.add_argument(
+        "--overhead", type=seconds, default=0.0, metavar="o", help="of the processor, each end (0)"
+    )
+    parser.add_argument(
+        "--gap", type=seconds, default=0.0, metavar="g", help="least, between two messages (0)"
+    )
+    nodes = parser.add_argument_group(
+        "nodes", "the ranks of a node share its link; the costs above are then those inside a node"
+    )
+    nodes.add_argument("--nodes", type=positive, metavar="K", help="spread the ranks over K nodes")
+    nodes.add_argument(
+        "--cyclic", action="store_true", help="in turns; default: consecutive ranks to each node"
+    )
+    for name, what in _BETWEEN.items():
+        rate = name == "bandwidth"
+        nodes.add_argument(
+            f"--{name}-between",
+            type=float if rate else seconds,
+            metavar="GB/S" if rate else "TIME",
+            help=f"{what}; default: as inside",
+        )
+    chance = parser.add_argument_group("noise and stragglers")
+    chance.add_argument(
+        "--straggler",
+        type=_straggler,
+        action="append",
+        default=[],
+        metavar="RANK:TIME|FACTOR",
+        help="a rank that begins late (3:1ms), or takes so many times as long (3:2.5); repeatable",
+    )
+    chance.add_argument(
+        "--noise",
+        type=_noise,
+        metavar="TIME[:KIND]",
+        help=f"let messages be late by TIME in the mean; KIND: {', '.join(DISTRIBUTIONS)}",
+    )
+    chance.add_argument(
+        "--interrupt",
+        type=_interrupt,
+        metavar="TIME:CHANCE",
+        help="hold ranks up for TIME in the mean, each with that chance in each round: 100us:0.01",
+    )
+    chance.add_argument(
+        "--seed", type=_natural, default=0, metavar="N", help="of the random numbers (0)"
+    )
+    chance.add_argument(
+        "--runs", type=positive, default=1, metavar="N", help="simulate with N seeds (1)"
+    )
+
+
+def costs(args: argparse.Namespace, size: int) -> Model | Topology:
+    """Return the model that the options describe.
+
+    Raises:
+        UsageError: a rate is too low, there are more nodes than ranks, or an option is there that
+            needs ``--nodes``.
+    """
+    for name in ("bandwidth", "reduction", "bandwidth_between"):
+        value = getattr(args, name)
+        if value is not None and not value >= MIN_RATE:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} {value}: needs a number of GB/s, {MIN_RATE:g} or more")
+    within = Model(
+        args.latency, 1e-9 / args.bandwidth, 1e-9 / args.reduction, args.overhead, args.gap
+    )
+    between = {
+        name: getattr(args, f"{name}_between")
+        for name in ("latency", "overhead", "gap")
+        if getattr(args, f"{name}_between") is not None
+    }
+    if args.bandwidth_between is not None:
+        between["byte_time"] = 1e-9 / args.bandwidth_between
+    if args.nodes is None:
+        if between or args.cyclic:
+            raise UsageError("--cyclic and the costs between nodes need --nodes K")
+        return within
+    if args.nodes > size:
+        raise UsageError(f"--nodes {args.nodes}: there are {size} ranks")
+    given = {name: getattr(within, name) for name in Model.__dataclass_fields__}
+    topology = Topology(-(-size // args.nodes), within, Model(**(given | between)), args.cyclic)
+    if topology.nodes(size) != args.nodes:
+        raise UsageError(
+            f"--nodes {args.nodes}: {size} ranks fill {topology.nodes(size)} nodes of "
+            f"{topology.ranks_per_node}; take so many, or another number of ranks"
+        )
+    return topology
+
+
+def noise(args: argparse.Namespace) -> Noise | None:
+    """Return the noise that the options describe, with the first seed."""
+    if args.noise is None and args.interrupt is None:
+        return None
+    late, kind = args.noise or (0.0, "exponential")
+    interruption, chance = args.interrupt or (0.0, 0.0)
+    return Noise(late, interruption, chance, kind, args.seed)
+
+
+def stragglers(
+    args: argparse.Namespace, size: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
+    """Return when each rank begins, in seconds, and how slow each is; the latter None: all alike.
+
+    Raises:
+        UsageError: there is no such rank.
+    """
+    start, slow = np.zeros(size), np.ones(size)
+    for s in args.straggler:
+        if s.rank >= size:
+            raise UsageError(f"--straggler {s.rank}: there are ranks 0 to {size - 1}")
+        start[s.rank] += s.late
+        slow[s.rank] *= s.factor
+    return start, None if (slow == 1).all() else slow
+
+
+def described(model: Model | Topology) -> list[str]:
+    """Return lines that tell the costs."""
+    if isinstance(model, Model):
+        return [f"model        {_parameters(model)}"]
+    how = ", in turns" if model.cyclic else ""
+    return [
+        f"inside       {_parameters(model.within)}",
+        f"between      {_parameters(model.between, sums=False)}",
+        f"nodes        of {model.ranks_per_node} ranks{how}",
+    ]
+
+
+def _parameters(m: Model, *, sums: bool = True) -> str:
+    def rate(byte_time: float) -> str:
+        return f"{1e-9 / byte_time:g} GB/s" if byte_time else "unlimited"
+
+    added = f"1/c {rate(m.reduce_time)}, " if sums else ""
+    return (
+        f"L {time_text(m.latency)}, 1/G {rate(m.byte_time)}, {added}o {time_text(m.overhead)}, "
+        f"g {time_text(m.gap)}"
+    )
+
+
+def _straggler(text: str) -> Straggler:
+    rank, colon, what = text.partition(":")
+    if not (colon and what and re.fullmatch("[0-9]{1,18}", rank)):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not RANK:TIME nor RANK:FACTOR, as in 3:1ms or 3:2.5"
+        )
+    factor = re.fullmatch(r"([0-9]*\.?[0-9]+)x?", what)
+    if not factor:
+        return Straggler(int(rank), late=seconds(what))
+    if not 1 <= float(factor[1]) <= MAX_FACTOR:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: a factor is 1 to {MAX_FACTOR:g}; a time has a unit, as in 3:1ms"
+        )
+    return Straggler(int(rank), factor=float(factor[1]))
+
+
+def _noise(text: str) -> tuple[float, str]:
+    late, colon, kind = text.partition(":")
+    kind = kind if colon else "exponential"
+    if kind not in DISTRIBUTIONS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: there is no distribution {kind!r}; there are: {', '.join(DISTRIBUTIONS)}"
+        )
+    return seconds(late), kind
+
+
+def _interrupt(text: str) -> tuple[float, float]:
+    late, colon, chance = text.partition(":")
+    if not (colon and re.fullmatch(r"[0-9]*\.?[0-9]+", chance) and float(chance) <= 1):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not TIME:CHANCE with a chance from 0 to 1, as in 100us:0.01"
+        )
+    return seconds(late), float(chance)
+
+
+def _natural(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)

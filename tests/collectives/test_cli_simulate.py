@@ -1,0 +1,144 @@
+import re
+
+import pytest
+
+from collectives import __main__ as cli
+from collectives.collective import REDUCE
+from collectives.model import Model
+from collectives.noise import Noise
+from collectives.registry import REGISTRY
+from collectives.simulate import simulate
+from collectives.topology import Topology
+
+from .algorithms import named
+from .test_goal import parse
+
+
+def said(capsys, words):
+    assert cli.main(["simulate", *words.split()]) == 0
+    return capsys.readouterr().out
+
+
+def seconds(text):
+    value, unit = re.search(r"^time +(\S+) (\S+)", text, re.MULTILINE).groups()
+    return float(value) * {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit]
+
+
+def close(value):
+    return pytest.approx(value, rel=1e-5)
+
+
+def test_nodes(capsys):
+    text = said(
+        capsys,
+        "ring -n 12 --bytes 64K --nodes 3 --latency 300ns --bandwidth 20 --latency-between 3us "
+        "--bandwidth-between 2 --overhead-between 1us --gap-between 2us",
+    )
+    within = Model(3e-7, 1e-9 / 20, 1e-10)
+    topology = Topology(4, within, Model(3e-6, 5e-10, 1e-10, 1e-6, 2e-6))
+    assert seconds(text) == close(simulate(named("ring"), 12, 65536, topology).seconds)
+    assert "inside       L 300 ns, 1/G 20 GB/s, 1/c 10 GB/s, o 0 ns, g 0 ns\n" in text
+    assert "between      L 3 us, 1/G 2 GB/s, o 1 us, g 2 us\n" in text
+    assert "nodes        of 4 ranks\n" in text
+    assert "closed form" not in text
+    cyclic = said(capsys, "ring -n 12 --bytes 64K --nodes 3 --bandwidth-between 2 --cyclic")
+    assert "nodes        of 4 ranks, in turns\n" in cyclic
+
+
+def test_costs_between_nodes_are_as_inside_by_default(capsys):
+    text = said(capsys, "tree -n 8 --bytes 1K --nodes 8 --latency 5us")
+    assert seconds(text) == close(seconds(said(capsys, "tree -n 8 --bytes 1K --latency 5us")))
+
+
+def test_noise_and_runs(capsys):
+    text = said(capsys, "ring -n 8 --bytes 8K --noise 5us:pareto --interrupt 1ms:0.1 --seed 3")
+    noise = Noise(5e-6, 1e-3, 0.1, "pareto", 3)
+    assert seconds(text) == close(simulate(named("ring"), 8, 8192, noise=noise).seconds)
+    assert "closed form  none known" in text
+    several = said(capsys, "ring -n 8 --bytes 8K --noise 5us --seed 3 --runs 5")
+    times = sorted(
+        simulate(named("ring"), 8, 8192, noise=Noise(5e-6, seed=3 + k)).seconds for k in range(5)
+    )
+    assert seconds(several) == close(times[2])
+    assert "in the median of 5 runs" in several
+    low, high = re.search(r"^ +(\S+) us to (\S+) us$", several, re.MULTILINE).groups()
+    assert (float(low), float(high)) == close((1e6 * times[0], 1e6 * times[-1]))
+
+
+def test_stragglers(capsys):
+    words = "binomial --collective reduce -n 4 --bytes 64K --straggler 3:2.5 --straggler 1:1ms"
+    done = simulate(
+        REGISTRY.get(REDUCE, "binomial"), 4, 65536, start=[0, 1e-3, 0, 0], slow=[1, 1, 1, 2.5]
+    )
+    assert seconds(said(capsys, words)) == close(done.seconds)
+    assert seconds(said(capsys, words + " --straggler 2:3x")) > 1e-3
+
+
+def test_tunables(capsys):
+    text = said(capsys, "chain:segments=16 -n 4 --bytes 1M")
+    assert text.startswith("allreduce chain:segments=16, 4 ranks, 1 MiB each\n")
+    expected = simulate(REGISTRY.get(named("chain").collective, "chain:segments=16"), 4, 1 << 20)
+    assert seconds(text) == close(expected.seconds)
+
+
+def test_goal(capsys, tmp_path):
+    path = tmp_path / "ring.goal"
+    text = said(capsys, f"ring -n 4 --bytes 4K --goal {path}")
+    assert f"written      {path}\n" in text
+    ranks = parse(path.read_text().splitlines())
+    sent = [op["numbers"][0] for op in ranks[2].values() if op["kind"] == "send"]
+    assert sent == [1024] * 6
+
+
+def test_a_hundred_thousand_ranks(capsys):
+    text = said(capsys, "recursive_doubling -n 100000 --bytes 1M --nodes 3125")
+    assert "nodes        of 32 ranks\n" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--straggler 1", "'1' is not RANK:TIME nor RANK:FACTOR, as in 3:1ms or 3:2.5"),
+        ("--straggler 1:", "'1:' is not RANK:TIME nor RANK:FACTOR"),
+        ("--straggler 1:0.5", "'1:0.5': a factor is 1 to 1e+09; a time has a unit, as in 3:1ms"),
+        ("--straggler 1:1m", "'1m' is not a time"),
+        ("--straggler 4:2", "--straggler 4: there are ranks 0 to 3"),
+        ("--noise 1us:gauss", "there is no distribution 'gauss'; there are: exponential, logn"),
+        ("--noise much", "'much' is not a time"),
+        ("--interrupt 1us", "'1us' is not TIME:CHANCE with a chance from 0 to 1, as in 100us:0.01"),
+        ("--interrupt 1us:2", "'1us:2' is not TIME:CHANCE"),
+        ("--seed -1", "'-1' is not a whole number of 0 or more"),
+        ("--seed x", "'x' is not a whole number of 0 or more"),
+        ("--runs 3", "--runs 3: without --noise or --interrupt all are alike"),
+        ("--runs 0 --noise 1us", "'0' is not a whole number above 0"),
+        ("--nodes 5", "--nodes 5: there are 4 ranks"),
+        ("--nodes 3", "--nodes 3: 4 ranks fill 2 nodes of 2; take so many, or another number"),
+        ("--latency-between 1us", "--cyclic and the costs between nodes need --nodes K"),
+        ("--cyclic", "--cyclic and the costs between nodes need --nodes K"),
+        ("--nodes 2 --bandwidth-between 0", "--bandwidth-between 0.0: needs a number of GB/s"),
+        ("--goal /no/such/folder/x.goal", "--goal /no/such/folder/x.goal: No such file or direct"),
+    ],
+)
+def test_one_line_for_a_wrong_word(capsys, words, message):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["simulate", "ring", "-n", "4", "--bytes", "8", *words.split()])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("python -m collectives simulate: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("chain:segments=0 -n 4 --bytes 8", "segments=0: needs at least 1"),
+        ("chain:width=2 -n 4 --bytes 8", "width=2: allreduce chain has no such tunable"),
+        ("ring:x -n 4 --bytes 8", "needs NAME or NAME:KEY=VALUE,KEY=VALUE"),
+        ("ring -n 2000 --bytes 8M --goal x.goal", "--goal x.goal: 7996000 messages; the most is"),
+    ],
+)
+def test_what_cannot_be_simulated(capsys, words, message):
+    with pytest.raises(SystemExit):
+        cli.main(["simulate", *words.split()])
+    assert message in capsys.readouterr().err
