@@ -121,9 +121,12 @@ class FakeNamespace:
         return self.wrap(np.array(self.unwrap(value, numpy_too=True), dtype))
 
     def __getattr__(self, name):
-        found = getattr(np, name)
+        return self._offered(np, name)
+
+    def _offered(self, module, name):
+        found = getattr(module, name)
         if isinstance(found, ModuleType):
-            raise AttributeError(name)
+            return SubModule(self, found)
         if isinstance(found, type) or not callable(found):
             return found
         return lambda *args, **kwargs: self.call(found, args, kwargs)
@@ -151,6 +154,16 @@ class FakeNamespace:
         if isinstance(value, tuple | list):
             return type(value)(self.unwrap(v) for v in value)
         return value
+
+
+class SubModule:
+    """What lies deeper, as ``lib.stride_tricks``."""
+
+    def __init__(self, xp, module):
+        self._xp, self._module = xp, module
+
+    def __getattr__(self, name):
+        return self._xp._offered(self._module, name)
 
 
 class FakeArray:
