@@ -10,8 +10,8 @@ from mpi4py import MPI
 def pin(comm: MPI.Comm) -> str:
     """Bind each rank to one core, by its number on its node; return what was done, for the header.
 
-    Nothing is done where ranks outnumber cores, or where the launcher has bound the ranks already.
-    The same text is returned on all ranks.
+    Nothing is done where ranks outnumber cores, where a rank has its node to itself, or where the
+    launcher has bound the ranks already. The same text is returned on all ranks.
     """
     if not hasattr(os, "sched_setaffinity"):
         return "not pinned: this system has no sched_setaffinity"
@@ -22,6 +22,8 @@ def pin(comm: MPI.Comm) -> str:
     node.Free()
     if any(cores != allowed for cores in everyone):
         done = "as the launcher has bound the ranks"
+    elif ranks == 1 and comm.Get_size() > 1:
+        done = "not pinned: one rank on a node"
     elif ranks > len(allowed):
         done = f"not pinned: {ranks} ranks on {len(allowed)} cores take turns"
     else:
