@@ -32,8 +32,8 @@ python -m collectives simulate ring --ranks 10000 --bytes 100M
 python -m collectives simulate rabenseifner --ranks 64 --bytes 1M --latency 1us --bandwidth 25
 python -m collectives simulate binomial --collective bcast --ranks 16 --bytes 8K --straggler 3:1ms
 python -m collectives simulate chain:segments=64 -n 64 --bytes 64M --goal chain.goal
-python -m collectives simulate ring -n 1024 --bytes 1M --nodes 16 --latency 300ns \\
-    --latency-between 2us --bandwidth-between 25 --noise 1us:pareto --runs 9 --straggler 7:2""",
+python -m collectives simulate ring -n 64 --bytes 1M --nodes 8 --latency 300ns --latency-between 2us
+python -m collectives simulate tree -n 64 --bytes 1M --noise 1us:pareto --runs 9 --straggler 7:2""",
     ),
     "draw": (
         draw,
