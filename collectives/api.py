@@ -1,6 +1,7 @@
-"""The collectives as one call each: plan, run, free.
+"""The collectives as one call each.
 
-In a loop over the same buffers make a plan once (`collectives.plans`) and start it many times.
+The plans of such calls are kept (see `collectives.calls`). In a loop over the same buffers a plan
+of one's own (`collectives.plans`) saves the checks.
 Without ``recvbuf`` each call works in place. Each returns the array that holds the result.
 """
 
@@ -12,8 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from collectives import plans
 from collectives.arguments import at, bounds_of, check_alike, check_buffer
+from collectives.calls import call
+from collectives.collective import GATHER, SCATTER
+from collectives.jobs import (
+    allgather_job,
+    allreduce_job,
+    alltoall_job,
+    barrier_job,
+    bcast_job,
+    reduce_job,
+    reduce_scatter_job,
+    rooted_job,
+)
 from collectives.memory import flat, namespace
 from collectives.op import SUM, Op
 
@@ -52,8 +64,7 @@ def allreduce(
             executor.
     """
     result = _result(sendbuf, recvbuf, comm)
-    with plans.plan_allreduce(result, op, comm=comm, **options) as plan:
-        plan.run()
+    call(allreduce_job(result, op, comm), comm, **options)
     return result
 
 
@@ -74,8 +85,7 @@ def reduce(
         ``recvbuf``, or ``sendbuf`` where that is None; meaningful at ``root`` only.
     """
     result = _result(sendbuf, recvbuf, comm)
-    with plans.plan_reduce(result, op, root, comm=comm, **options) as plan:
-        plan.run()
+    call(reduce_job(result, op, root, comm), comm, **options)
     return result
 
 
@@ -102,8 +112,7 @@ def bcast(
         ValueError: not contiguous, read-only, no such root, or no such algorithm or
             executor.
     """
-    with plans.plan_bcast(buffer, root, comm=comm, **options) as plan:
-        plan.run()
+    call(bcast_job(buffer, root, comm), comm, **options)
     return buffer
 
 
@@ -144,8 +153,7 @@ def reduce_scatter(
         check_buffer("recvbuf", recvbuf, comm, reduce=True)
         check_alike(sendbuf, recvbuf, mine.stop - mine.start, comm)
         work = namespace(sendbuf).array(sendbuf, order="C")
-    with plans.plan_reduce_scatter(work, op, counts=counts, comm=comm, **options) as plan:
-        plan.run()
+    call(reduce_scatter_job(work, op, counts, comm), comm, **options)
     part = flat(work)[mine]
     if recvbuf is None:
         return part
@@ -194,8 +202,7 @@ def allgather(
             )
         check_alike(sendbuf, recvbuf, int(recvbuf.size), comm)
         flat(recvbuf)[start:stop] = flat(_contiguous(sendbuf))
-    with plans.plan_allgather(recvbuf, counts=counts, comm=comm, **options) as plan:
-        plan.run()
+    call(allgather_job(recvbuf, counts, comm), comm, **options)
     return recvbuf
 
 
@@ -215,10 +222,7 @@ def alltoall(
     Returns:
         ``recvbuf``.
     """
-    with plans.plan_alltoall(
-        sendbuf, recvbuf, sendcounts=sendcounts, recvcounts=recvcounts, comm=comm, **options
-    ) as plan:
-        plan.run()
+    call(alltoall_job(sendbuf, recvbuf, sendcounts, recvcounts, comm), comm, **options)
     return recvbuf
 
 
@@ -239,8 +243,7 @@ def gather(
         ``recvbuf``; None on other ranks than ``root``, if they gave none.
     """
     sendbuf = _contiguous(sendbuf)
-    with plans.plan_gather(sendbuf, recvbuf, root, counts=counts, comm=comm, **options) as plan:
-        plan.run()
+    call(rooted_job(GATHER, sendbuf, recvbuf, root, counts, comm), comm, **options)
     return recvbuf
 
 
@@ -261,8 +264,7 @@ def scatter(
         ``recvbuf``.
     """
     sendbuf = _contiguous(sendbuf)
-    with plans.plan_scatter(sendbuf, recvbuf, root, counts=counts, comm=comm, **options) as plan:
-        plan.run()
+    call(rooted_job(SCATTER, recvbuf, sendbuf, root, counts, comm), comm, **options)
     return recvbuf
 
 
@@ -272,8 +274,7 @@ def barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> None:
     Raises:
         ValueError: no such algorithm or executor.
     """
-    with plans.plan_barrier(comm=comm, **options) as plan:
-        plan.run()
+    call(barrier_job(comm), comm, **options)
 
 
 def _contiguous(array: Any) -> Any:

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.arguments import at
 from collectives.blocks import Blocks, Joined, Regions
 from collectives.collective import Collective
+from collectives.decide import DIRECT, SCHEDULED, decide
 from collectives.executors.layout import MESSAGE_BYTES
 from collectives.executors.native import NativePlan, NotNative, numba_is_there
+from collectives.executors.nodes import plan_between_nodes
 from collectives.executors.python import PythonPlan
 from collectives.executors.shared import SharedPlan
 from collectives.op import SUM, Op
 from collectives.options import Settings
 from collectives.plan import Plan
-from collectives.registry import REGISTRY, Algorithm
-from collectives.select import choose
+from collectives.registry import REGISTRY
+from collectives.sharedmemory import SharedMemoryError
 from collectives.step import Recv, Round, Send, rotated
 from collectives.traffic import Traffic
+from collectives.window import open_node
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from collectives.options import Options
-
-SCHEDULED = ("python", "native")
-"""The executors that run schedules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Job:
         bounds: where the parts of the ranks begin, in the array that holds them all.
         target_bounds: the same in ``target``, of an alltoall.
         copy: (source, target) that this rank copies by itself in each run.
+        layout: tells, with the other attributes, where all blocks lie in ``source`` and ``target``;
+            None: they cannot be exchanged for others.
         straight: only algorithms that send each part straight to its destination will do.
     """
 
@@ -62,6 +65,7 @@ class Job:
     target_bounds: Sequence[int] = ()
     copy: tuple[Any, Any] | None = None
     straight: bool = False
+    layout: Hashable | None = None
 
 
 def bind_job(
@@ -79,13 +83,14 @@ def bind_job(
         ValueError: no such algorithm or executor, or it cannot do this.
     """
     settings = Settings(**options)
-    size, rank = comm.Get_size(), comm.Get_rank()
-    if settings.executor == "shared":
+    decision = decide(job, comm, settings)
+    if decision.executor == "shared":
         try:
-            return SharedPlan(job, comm, settings.traffic)
+            return _plan_shared(job, comm, decision.algorithm, settings.traffic)
         except NotNative as error:
             raise ValueError(f'executor="shared": {error}{at(comm)}') from None
-    algorithm = _algorithm(job, size, settings)
+    algorithm = REGISTRY.get(job.collective, decision.algorithm)
+    size, rank = comm.Get_size(), comm.Get_rank()
     blocks = job.blocks_of(algorithm.blocks(size))
     rounds: Iterable[Round] = rotated(algorithm.generate, job.root)(rank, size)
     if job.copy is not None and job.copy[0].size:
@@ -97,9 +102,10 @@ def bind_job(
         blocks,
         comm,
         job.op,
-        executor=settings.executor,
+        executor=decision.executor,
         traffic=settings.traffic,
         tag=tag,
+        regions=[a for a in (job.source, job.target) if isinstance(a, np.ndarray)],
     )
     made.algorithm = algorithm.spec
     return made
@@ -115,6 +121,7 @@ def bind(
     traffic: Traffic | None = None,
     message_bytes: int = MESSAGE_BYTES,
     tag: int | None = None,
+    regions: Sequence[Any] = (),
 ) -> Plan:
     """Bind a schedule. Collective over ``comm``; in the same order on all ranks.
 
@@ -127,6 +134,7 @@ def bind(
         traffic: counters to add messages, bytes and seconds to.
         message_bytes: messages longer than this are cut in parts; the same on all ranks.
         tag: of its messages, as `Channel.call_tag` gives; None: one of its own.
+        regions: arrays that `Plan.rebind` may exchange for others.
 
     Raises:
         ValueError: no such executor, or it cannot run this.
@@ -137,24 +145,21 @@ def bind(
     if executor == "native" or (executor == "auto" and numba_is_there()):
         rounds = list(rounds)
         try:
-            return NativePlan(rounds, blocks, comm, op, **options)
+            return NativePlan(rounds, blocks, comm, op, regions=regions, **options)
         except NotNative as error:
             if executor == "native":
                 raise ValueError(f'executor="native": {error}') from None
     return PythonPlan(rounds, blocks, comm, op, **options)
 
 
-def _algorithm(job: Job, size: int, settings: Settings) -> Algorithm:
-    if settings.algorithm != "auto":
-        found = REGISTRY.get(job.collective, settings.algorithm)
-        if job.straight and found.blocks(size) != 2 * size:
-            raise ValueError(
-                f"algorithm={settings.algorithm!r}: passes data on, and so needs parts of one "
-                "length; name another or leave the counts out"
-            )
-        return found
-    name = "pairwise" if job.straight else choose(job.collective, size, job.nbytes).algorithm
-    return REGISTRY.get(job.collective, name)
+def _plan_shared(job: Job, comm: MPI.Comm, algorithm: str, traffic: Traffic | None) -> Plan:
+    try:
+        node = open_node(comm)
+    except SharedMemoryError as error:
+        raise NotNative(str(error)) from None
+    if node.whole:
+        return SharedPlan(job, comm, traffic)
+    return plan_between_nodes(job, node, "auto" if algorithm == DIRECT else algorithm, traffic)
 
 
 def _after(first: Round, rounds: Iterable[Round]) -> Iterable[Round]:

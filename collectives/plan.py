@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 from collectives.closing import Closing
 
@@ -20,6 +21,7 @@ class Plan(Closing):
         scratch_bytes: memory allocated by the plan.
         algorithm: what it runs, as `collectives.registry.Registry.get` takes it.
         executor: what runs it: "python", "native" or "shared".
+        can_rebind: whether `rebind` works.
     """
 
     messages: int = 0
@@ -27,6 +29,7 @@ class Plan(Closing):
     scratch_bytes: int = 0
     algorithm: str = ""
     executor: str = ""
+    can_rebind: bool = False
 
     @abstractmethod
     def start(self) -> None:
@@ -59,6 +62,14 @@ class Plan(Closing):
     @abstractmethod
     def waiting_for(self) -> list[int]:
         """Return the ranks whose messages are still missing, as far as is known; [] if idle."""
+
+    def rebind(self, *regions: Any) -> None:
+        """Run on other arrays from now on, of the same lengths as those that it was made on.
+
+        Raises:
+            TypeError: this executor cannot.
+        """
+        raise TypeError(f"the executor {self.executor!r} is bound to its memory for good")
 
     def run(self) -> None:
         """Start and wait."""

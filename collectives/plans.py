@@ -8,35 +8,24 @@ All checks are done before any communication. Every function takes the keywords 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from mpi4py import MPI
 
-from collectives.arguments import (
-    at,
-    bounds_of,
-    check_alike,
-    check_buffer,
-    check_op,
-    check_root,
+from collectives.arguments import at, check_buffer
+from collectives.bind import bind, bind_job
+from collectives.blocks import Regions
+from collectives.collective import GATHER, SCATTER
+from collectives.jobs import (
+    allgather_job,
+    allreduce_job,
+    alltoall_job,
+    barrier_job,
+    bcast_job,
+    reduce_job,
+    reduce_scatter_job,
+    rooted_job,
 )
-from collectives.bind import Job, bind, bind_job
-from collectives.blocks import Joined, Regions, Split, share
-from collectives.collective import (
-    ALLGATHER,
-    ALLREDUCE,
-    ALLTOALL,
-    BARRIER,
-    BCAST,
-    GATHER,
-    REDUCE,
-    REDUCE_SCATTER,
-    SCATTER,
-    Collective,
-)
-from collectives.memory import flat, namespace
 from collectives.op import SUM, Op
 from collectives.plan import Plan
 from collectives.step import Recv, Round, Send
@@ -62,10 +51,7 @@ def plan_allreduce(
         TypeError: not an array, or of a dtype that cannot be reduced.
         ValueError: not contiguous, read-only, or no such algorithm or executor.
     """
-    check_buffer("buffer", buffer, comm, reduce=True)
-    check_op(op, comm)
-    job = Job(ALLREDUCE, lambda blocks: Split(buffer, blocks), buffer.nbytes, op, target=buffer)
-    return bind_job(job, comm, **options)
+    return bind_job(allreduce_job(buffer, op, comm), comm, **options)
 
 
 def plan_reduce(
@@ -77,11 +63,7 @@ def plan_reduce(
         TypeError: not an array, or of a dtype that cannot be reduced.
         ValueError: not contiguous, read-only, no such root, or no such algorithm or executor.
     """
-    check_buffer("buffer", buffer, comm, reduce=True)
-    check_op(op, comm)
-    root = check_root(root, comm)
-    job = Job(REDUCE, lambda blocks: Split(buffer, blocks), buffer.nbytes, op, root, target=buffer)
-    return bind_job(job, comm, **options)
+    return bind_job(reduce_job(buffer, op, root, comm), comm, **options)
 
 
 def plan_bcast(buffer: Any, root: int = 0, *, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
@@ -91,10 +73,7 @@ def plan_bcast(buffer: Any, root: int = 0, *, comm: MPI.Comm, **options: Unpack[
         TypeError: not an array, or of a dtype without a fixed size.
         ValueError: not contiguous, read-only, no such root, or no such algorithm or executor.
     """
-    check_buffer("buffer", buffer, comm)
-    root = check_root(root, comm)
-    job = Job(BCAST, lambda blocks: Split(buffer, blocks), buffer.nbytes, root=root, target=buffer)
-    return bind_job(job, comm, **options)
+    return bind_job(bcast_job(buffer, root, comm), comm, **options)
 
 
 def plan_reduce_scatter(
@@ -121,18 +100,7 @@ def plan_reduce_scatter(
         TypeError: not an array, or of a dtype that cannot be reduced.
         ValueError: not contiguous, read-only, bad counts, or no such algorithm or executor.
     """
-    check_buffer("buffer", buffer, comm, reduce=True)
-    check_op(op, comm)
-    bounds = bounds_of("counts", counts, int(buffer.size), comm)
-    job = Job(
-        REDUCE_SCATTER,
-        lambda blocks: Split(buffer, blocks, _finer(bounds, blocks)),
-        buffer.nbytes,
-        op,
-        target=buffer,
-        bounds=bounds,
-    )
-    return bind_job(job, comm, **options)
+    return bind_job(reduce_scatter_job(buffer, op, counts, comm), comm, **options)
 
 
 def plan_allgather(
@@ -146,16 +114,7 @@ def plan_allgather(
 
     Any dtype of fixed size; ``counts`` and errors as for `plan_reduce_scatter`.
     """
-    check_buffer("buffer", buffer, comm)
-    bounds = bounds_of("counts", counts, int(buffer.size), comm)
-    job = Job(
-        ALLGATHER,
-        lambda blocks: Split(buffer, blocks, _finer(bounds, blocks)),
-        buffer.nbytes,
-        target=buffer,
-        bounds=bounds,
-    )
-    return bind_job(job, comm, **options)
+    return bind_job(allgather_job(buffer, counts, comm), comm, **options)
 
 
 def plan_alltoall(
@@ -182,41 +141,7 @@ def plan_alltoall(
         ValueError: not contiguous, read-only, lengths that do not fit, memory that overlaps, or no
             such algorithm or executor.
     """
-    check_buffer("sendbuf", sendbuf, comm, writable=False)
-    check_buffer("recvbuf", recvbuf, comm)
-    size = comm.Get_size()
-    if (sendcounts is None) != (recvcounts is None):
-        raise ValueError(f"sendcounts, recvcounts: give both or neither{at(comm)}")
-    uneven = sendcounts is not None
-    check_alike(sendbuf, recvbuf, int(recvbuf.size if uneven else sendbuf.size), comm)
-    if not uneven and sendbuf.size % size:
-        raise ValueError(
-            f"sendbuf: has {sendbuf.size} elements, which {size} ranks do not divide{at(comm)}"
-        )
-    send = bounds_of("sendcounts", sendcounts, int(sendbuf.size), comm)
-    recv = bounds_of("recvcounts", recvcounts, int(recvbuf.size), comm)
-
-    def blocks_of(blocks: int) -> Joined:
-        # Further blocks are scratch: what lies there on its way has the length of any part.
-        passing = namespace(recvbuf).empty((blocks - 2 * size) * (recv[1] - recv[0]), recvbuf.dtype)
-        return Joined(
-            Split(sendbuf, size, send),
-            Split(recvbuf, size, recv),
-            Split(passing, blocks - 2 * size),
-        )
-
-    job = Job(
-        ALLTOALL,
-        blocks_of,
-        sendbuf.nbytes,
-        source=sendbuf,
-        target=recvbuf,
-        bounds=send,
-        target_bounds=recv,
-        # Where parts differ, what passes through a rank has a length that the rank does not know.
-        straight=uneven,
-    )
-    return bind_job(job, comm, **options)
+    return bind_job(alltoall_job(sendbuf, recvbuf, sendcounts, recvcounts, comm), comm, **options)
 
 
 def plan_gather(
@@ -243,7 +168,7 @@ def plan_gather(
         ValueError: not contiguous, read-only, lengths that do not fit, no such root, or no such
             algorithm or executor.
     """
-    return bind_job(_rooted(GATHER, sendbuf, recvbuf, root, counts, comm), comm, **options)
+    return bind_job(rooted_job(GATHER, sendbuf, recvbuf, root, counts, comm), comm, **options)
 
 
 def plan_scatter(
@@ -259,7 +184,7 @@ def plan_scatter(
 
     Args and errors as for `plan_gather`, with the roles of the buffers exchanged.
     """
-    return bind_job(_rooted(SCATTER, recvbuf, sendbuf, root, counts, comm), comm, **options)
+    return bind_job(rooted_job(SCATTER, recvbuf, sendbuf, root, counts, comm), comm, **options)
 
 
 def plan_barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
@@ -268,9 +193,7 @@ def plan_barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
     Raises:
         ValueError: no such algorithm or executor.
     """
-    token = np.zeros(1, np.uint8)
-    job = Job(BARRIER, lambda blocks: Regions([token] * blocks), comm.Get_size(), target=token)
-    return bind_job(job, comm, **options)
+    return bind_job(barrier_job(comm), comm, **options)
 
 
 def plan_neighbor(
@@ -313,73 +236,3 @@ def plan_neighbor(
     traffic, executor = options.get("traffic"), options.get("executor", "auto")
     blocks = Regions([*sendbufs, *recvbufs])
     return bind([goes + comes], blocks, comm, executor=executor, traffic=traffic)
-
-
-def _finer(bounds: Sequence[int], blocks: int) -> list[int]:
-    """Cut each part into as many blocks as an algorithm wants: ``blocks / parts`` of each."""
-    parts = len(bounds) - 1
-    each = blocks // parts
-    return [
-        start + (stop - start) * i // each for start, stop in pairwise(bounds) for i in range(each)
-    ] + [bounds[-1]]
-
-
-def _rooted(
-    collective: Collective,
-    part: Any,
-    whole: Any,
-    root: int,
-    counts: Sequence[int] | None,
-    comm: MPI.Comm,
-) -> Job:
-    """Return a gather or a scatter: ``whole`` at the root, ``part`` everywhere.
-
-    Block b belongs to rank ``(root + b) % size``, as `collectives.step.rotated` numbers them.
-    """
-    size, rank = comm.Get_size(), comm.Get_rank()
-    gather = collective is GATHER
-    names = ("sendbuf", "recvbuf") if gather else ("recvbuf", "sendbuf")
-    check_buffer(names[0], part, comm, writable=not gather)
-    root = check_root(root, comm)
-    lengths = [int(part.size)] * size if counts is None else [int(c) for c in counts]
-    bounds = bounds_of("counts", lengths, sum(lengths), comm)
-    if lengths[rank] != part.size:
-        raise ValueError(
-            f"{names[0]}: has {part.size} elements; counts[{rank}] is {lengths[rank]}{at(comm)}"
-        )
-    own = flat(part)
-    data = None
-    if rank == root:
-        check_buffer(names[1], whole, comm, writable=gather)
-        check_alike(*((part, whole) if gather else (whole, part)), int(whole.size), comm)
-        if whole.size != bounds[-1]:
-            raise ValueError(
-                f"{names[1]}: has {whole.size} elements; needs {bounds[-1]}, which is what all "
-                f"ranks have together{at(comm)}"
-            )
-        data = flat(whole)
-
-    def blocks_of(blocks: int) -> Regions:
-        # A tree passes on what belongs to others. Memory that is not touched costs nothing.
-        places = data if data is not None else namespace(part).empty(bounds[-1], part.dtype)
-        each = blocks // size
-        found = []
-        for r in ((root + b) % size for b in range(size)):
-            mine = own if r == rank != root else places[bounds[r] : bounds[r + 1]]
-            found += [mine[slice(*share(mine.size, i, each))] for i in range(each)]
-        return Regions(found)
-
-    copy = None
-    if data is not None:
-        mine = data[bounds[root] : bounds[root + 1]]
-        copy = (own, mine) if gather else (mine, own)
-    return Job(
-        collective,
-        blocks_of,
-        bounds[-1] * int(part.dtype.itemsize),
-        root=root,
-        source=part if gather else data,
-        target=data if gather else part,
-        bounds=bounds,
-        copy=copy,
-    )

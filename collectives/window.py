@@ -24,7 +24,7 @@ from collectives.sharedmemory import SharedMemory, SharedMemoryError
 SLOTS = 4
 """How many pieces of data may be on their way through the memory of a rank."""
 
-SLOT_BYTES = 1 << 17
+SLOT_BYTES = 1 << 16
 """Length of each: what it is matters little, as long as it stays in a core's cache."""
 
 SLOTS_AT = 4096
@@ -32,6 +32,13 @@ SLOTS_AT = 4096
 
 RESULTS_AT = SLOTS_AT + SLOTS * SLOT_BYTES
 """Where the slots for results begin."""
+
+
+def split_by_node(comm: MPI.Intracomm) -> MPI.Intracomm:
+    """Return the ranks of a communicator that share memory with this one."""
+    found = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    assert isinstance(found, MPI.Intracomm)
+    return found
 
 
 class Node:
@@ -42,6 +49,7 @@ class Node:
         rank: of this one among them.
         size: how many they are.
         whole: they are all ranks of the communicator.
+        even: all nodes have as many ranks.
         segments: int64 (2 size,): the address, here, of each rank's flag and slots; and room.
         sequence: int64 (1,): how many steps have been taken together. All ranks count alike.
         waiting: runs that have been started, in order: they share the slots, and take turns.
@@ -49,9 +57,15 @@ class Node:
     """
 
     def __init__(self, channel: Channel) -> None:
-        self.comm: MPI.Intracomm = channel.comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[attr-defined]
+        assert isinstance(channel.comm, MPI.Intracomm)
+        self.comm = split_by_node(channel.comm)
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.whole = self.size == channel.comm.Get_size()
+        self.even = len(set(channel.comm.allgather(self.size))) == 1
+        if self.whole:  # MPI has room for some two thousand communicators
+            self.comm.Free()
+            self.comm = channel.comm
+        self._across: MPI.Intracomm | None = None
         self._channel = channel
         self._windows: list[SharedMemory | None] = []
         self._flags = self._allocate(RESULTS_AT + SLOTS * SLOT_BYTES)
@@ -63,6 +77,15 @@ class Node:
         enough = pinned or self.size <= (cores or 1)
         self.spin = 2000 if enough else 0
         self.table = np.zeros((0, self.size), np.int64)  # addresses of the windows, rank by rank
+
+    def across(self) -> MPI.Intracomm:
+        """Return the ranks with the same place on their nodes. Collective at first use."""
+        if self._across is None:
+            assert isinstance(self._channel.comm, MPI.Intracomm)
+            made = self._channel.comm.Split(self.rank)
+            assert isinstance(made, MPI.Intracomm)
+            self._across = made
+        return self._across
 
     def allocate(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return memory in a window of its own, uint8 (nbytes,). Collective over all ranks.
@@ -105,7 +128,10 @@ class Node:
         """Free what no array uses any more. Collective over the node."""
         self._free_dead()
         self._flags.free()
-        self.comm.Free()
+        if self._across is not None:
+            self._across.Free()
+        if not self.whole:
+            self.comm.Free()
 
     def _allocate(self, nbytes: int) -> SharedMemory:
         found, error = None, ""
@@ -131,19 +157,42 @@ class Node:
             self._windows[i] = None
 
 
+class _NoNode:
+    """Stands for a node whose ranks cannot share memory, so that it is not tried again."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+
 def open_node(comm: MPI.Comm) -> Node:
     """Return the node of a communicator. Collective at first use.
 
     Raises:
         TypeError: ``comm`` is not a communicator.
         ValueError: ``comm`` is MPI.COMM_NULL or an intercommunicator.
+        SharedMemoryError: the ranks cannot share memory; on all ranks.
     """
     channel = open_channel(comm)
     node = channel.companions.get("node")
     if node is None:
-        node = channel.companions["node"] = Node(channel)
+        try:
+            node = Node(channel)
+        except SharedMemoryError as error:
+            node = _NoNode(str(error))
+        channel.companions["node"] = node
+    if isinstance(node, _NoNode):
+        raise SharedMemoryError(node.why)
     assert isinstance(node, Node)
     return node
+
+
+def known_node(comm: MPI.Comm) -> Node | None:
+    """Return the node of a communicator if it was asked for before; not collective."""
+    node = open_channel(comm).companions.get("node")
+    return node if isinstance(node, Node) else None
 
 
 def empty(

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def load_acquire(context: Any, address: Any) -> Any:
     """Load an int64; what its writer wrote before `store_release` is seen after it."""
 
@@ -27,7 +27,7 @@ def load_acquire(context: Any, address: Any) -> Any:
     return types.int64(types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def store_release(context: Any, address: Any, value: Any) -> Any:
     """Store an int64, after everything that was written before."""
 
@@ -39,7 +39,7 @@ def store_release(context: Any, address: Any, value: Any) -> Any:
     return types.none(types.int64, types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def relax(context: Any) -> Any:
     """Tell the processor that this is a loop that waits (nothing where it has no such hint)."""
 
@@ -68,37 +68,37 @@ def _pointer(target: Any, element: Any) -> Any:
     return types.CPointer(element)(types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def pointer_f32(context: Any, address: Any) -> Any:
     """Return the address as a pointer to float32."""
     return _pointer(context, types.float32)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def pointer_f64(context: Any, address: Any) -> Any:
     """Return the address as a pointer to float64."""
     return _pointer(context, types.float64)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def pointer_i32(context: Any, address: Any) -> Any:
     """Return the address as a pointer to int32."""
     return _pointer(context, types.int32)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def pointer_i64(context: Any, address: Any) -> Any:
     """Return the address as a pointer to int64."""
     return _pointer(context, types.int64)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def pointer_u16(context: Any, address: Any) -> Any:
     """Return the address as a pointer to uint16."""
     return _pointer(context, types.uint16)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def copy_bytes(context: Any, target: Any, source: Any, nbytes: Any) -> Any:
     """Copy memory, as memcpy does; the two do not overlap."""
 
@@ -110,7 +110,7 @@ def copy_bytes(context: Any, target: Any, source: Any, nbytes: Any) -> Any:
     return types.none(types.int64, types.int64, types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def clear_bytes(context: Any, target: Any, nbytes: Any) -> Any:
     """Set memory to zero."""
 
@@ -122,7 +122,7 @@ def clear_bytes(context: Any, target: Any, nbytes: Any) -> Any:
     return types.none(types.int64, types.int64), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def half_to_float(context: Any, bits: Any) -> Any:
     """Return the float32 that the bits (uint16) of a float16 stand for."""
 
@@ -132,7 +132,7 @@ def half_to_float(context: Any, bits: Any) -> Any:
     return types.float32(types.uint16), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def float_to_half(context: Any, value: Any) -> Any:
     """Return the bits (uint16) of the float16 nearest to a float32, ties to even."""
 
@@ -142,7 +142,7 @@ def float_to_half(context: Any, value: Any) -> Any:
     return types.uint16(types.float32), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def float_bits(context: Any, value: Any) -> Any:
     """Return the bits (uint32) of a float32."""
 
@@ -152,7 +152,7 @@ def float_bits(context: Any, value: Any) -> Any:
     return types.uint32(types.float32), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def float_of(context: Any, bits: Any) -> Any:
     """Return the float32 that has these bits (uint32)."""
 
@@ -180,7 +180,7 @@ def _call(kinds: str) -> Any:
     return types.int64(*(types.int64,) * (1 + len(kinds))), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_sendrecv(
     context: Any, f: Any, sb: Any, sn: Any, st: Any, to: Any, stag: Any,
     rb: Any, rn: Any, rt: Any, frm: Any, rtag: Any, comm: Any, status: Any,
@@ -189,7 +189,7 @@ def call_sendrecv(
     return _call("pipiipipiipp")
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_post(
     context: Any, f: Any, buffer: Any, n: Any, datatype: Any, peer: Any, tag: Any, comm: Any,
     request: Any,
@@ -198,13 +198,13 @@ def call_post(
     return _call("pipiipp")
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_waitall(context: Any, f: Any, n: Any, requests: Any, statuses: Any) -> Any:
     """Call MPI_Waitall."""
     return _call("ipp")
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_testall(context: Any, f: Any, n: Any, requests: Any, flag: Any, statuses: Any) -> Any:
     """Call MPI_Testall."""
     return _call("ippp")

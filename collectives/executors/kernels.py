@@ -167,7 +167,7 @@ def _each_accumulate(op: int, wide: Any, total: Any, source: Any, n: int) -> Non
         _accumulate(_max, wide, total, source, n)
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def reduce_into(code: int, target: int, source: int, n: int) -> None:
     """Store ``target op source`` in ``target``: n elements each."""
     op = code % _OPS
@@ -200,7 +200,7 @@ def reduce_into(code: int, target: int, source: int, n: int) -> None:
         )
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def reduce_both(code: int, low: int, high: int, n: int) -> None:
     """Store ``low op high`` in both."""
     op = code % _OPS
@@ -233,7 +233,7 @@ def reduce_both(code: int, low: int, high: int, n: int) -> None:
         )
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def accumulate(code: int, total: int, source: int, n: int) -> None:
     """Store ``total op source`` in ``total``, whose elements ``ACCUMULATOR`` tells."""
     op = code % _OPS
@@ -258,7 +258,7 @@ def accumulate(code: int, total: int, source: int, n: int) -> None:
         _each_accumulate(op, _widen_brain, total_b16, _u16(source, n), n)
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def widen(code: int, total: int, source: int, n: int) -> None:
     """Copy ``source`` to ``total``, an accumulator."""
     kind = code // _OPS
@@ -276,7 +276,7 @@ def widen(code: int, total: int, source: int, n: int) -> None:
         _load(_widen_brain, _f32(total, n), _u16(source, n), n)
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def narrow(code: int, target: int, total: int, n: int) -> None:
     """Round ``total``, an accumulator, to ``target``."""
     kind = code // _OPS

@@ -74,7 +74,6 @@ class Stage:
         messages: what is sent and received.
         arrivals: what to do when all have come.
         device: an array in device memory that MPI reads by itself, or None.
-        gathered: memory that an executor needs to send several pieces as one.
     """
 
     copies: list[tuple[Any, Any]] = field(default_factory=list)
@@ -82,7 +81,6 @@ class Stage:
     messages: list[Message] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     device: Any = None
-    gathered: list[Any] = field(default_factory=list)
 
     @property
     def idle(self) -> bool:
@@ -113,8 +111,8 @@ class _Group:
 
 def lay_out(
     rounds: Iterable[Round], blocks: Blocks, own: int, message_bytes: int = MESSAGE_BYTES
-) -> tuple[list[Stage], int]:
-    """Lay out the rounds of rank ``own``; return them, and the bytes of scratch memory.
+) -> tuple[list[Stage], list[Any]]:
+    """Lay out the rounds of rank ``own``; return them, and the scratch memory.
 
     Args:
         rounds: of this rank.
@@ -142,7 +140,7 @@ def lay_out(
                 stage.zeros += [v for v in blocks.views(int(s.block), int(s.count)) if v.size]
         if not stage.idle:
             stages.append(stage)
-    return stages, scratch.nbytes
+    return stages, list(scratch.areas.values())
 
 
 def _groups(steps: Round, blocks: Blocks, own: int) -> list[_Group]:
@@ -206,7 +204,7 @@ class _Scratch:
     """
 
     def __init__(self, grouped: Sequence[Sequence[_Group]]) -> None:
-        self._areas: dict[str, Any] = {}
+        self.areas: dict[str, Any] = {}
         need: dict[str, int] = {}
         like: dict[str, Any] = {}
         for groups in grouped:
@@ -221,21 +219,20 @@ class _Scratch:
                         need[p.scratch] = max(need.get(p.scratch, 0), used[p.scratch])
                         like.setdefault(p.scratch, p.view)
         for kind, nbytes in need.items():
-            self._areas[kind] = namespace(like[kind]).empty(nbytes, np.uint8)
-        self.nbytes = sum(need.values())
+            self.areas[kind] = namespace(like[kind]).empty(nbytes, np.uint8)
 
     def buffer(self, p: _Piece) -> Any:
         """Return the memory of a piece for the way: scratch of the same shape, or the blocks."""
         if not p.scratch:
             return p.view
-        part = self._areas[p.scratch][p.offset : p.offset + p.nbytes]
+        part = self.areas[p.scratch][p.offset : p.offset + p.nbytes]
         return part.view(p.view.dtype).reshape(p.view.shape)
 
     def data(self, pieces: Sequence[_Piece]) -> list[Any]:
         """Return the bytes of a message for the way, in as few arrays as can be."""
         first, last = pieces[0], pieces[-1]
         if first.scratch and all(p.scratch == first.scratch for p in pieces):
-            return [self._areas[first.scratch][first.offset : last.offset + last.nbytes]]
+            return [self.areas[first.scratch][first.offset : last.offset + last.nbytes]]
         return _joined([self.buffer(p).reshape(-1).view(np.uint8) for p in pieces])
 
 

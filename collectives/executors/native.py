@@ -67,6 +67,7 @@ class NativePlan(Plan):
     """
 
     executor = "native"
+    can_rebind = True
 
     def __init__(
         self,
@@ -84,8 +85,11 @@ class NativePlan(Plan):
         self._closed = True  # until it is whole
         check_comm(comm)
         check_numba()
-        stages, self.scratch_bytes = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
-        rows, code, self._peers = _compile(stages, op, regions)
+        stages, scratch = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
+        self.scratch_bytes = sum(area.nbytes for area in scratch)
+        self._memory: Any = regions
+        self._kept: list[Any] = list(scratch)
+        rows, code, self._peers = _compile(stages, op, regions, self._kept)
         from collectives.executors import program
 
         sent = [m for s in stages for m in s.messages if m.send]
@@ -93,7 +97,6 @@ class NativePlan(Plan):
         self.bytes_sent = sum(m.nbytes for m in sent)
         self._traffic = traffic
         self._seconds = 0.0
-        self._stages = stages  # keeps the memory alive
         self._channel = open_channel(comm)
         self._counted = tag is None
         self._tag = self._channel.take_tag() if tag is None else tag
@@ -126,13 +129,14 @@ class NativePlan(Plan):
         self._NEXT, self._MAY_WAIT = program.NEXT, program.MAY_WAIT
         self._closed = False
 
-    def rebind(self, addresses: Sequence[int], tag: int) -> None:
-        """Run on other memory from now on: the addresses of the regions; and with another tag."""
-        from collectives.executors import program
+    def rebind(self, *regions: npt.NDArray[Any]) -> None:
+        """Run on other arrays from now on: of the same lengths as the regions that it was made on.
 
-        self._bases[1:] = addresses
-        self._tag = tag
-        self._state[program.TAG] = tag
+        The plan holds no reference to them: they must live as long as it runs.
+        """
+        for i, region in enumerate(regions, 1):
+            self._bases[i] = region.__array_interface__["data"][0]
+        self._memory = None
 
     def run(self) -> None:
         """Start and wait: one compiled call where no other run is in flight.
@@ -256,13 +260,13 @@ def mpi_function(name: str) -> int:
 
 
 def _compile(
-    stages: Sequence[Stage], op: Op, regions: Sequence[npt.NDArray[Any]]
+    stages: Sequence[Stage], op: Op, regions: Sequence[npt.NDArray[Any]], kept: list[Any]
 ) -> tuple[list[list[int]], int, dict[int, list[int]]]:
     """Return the rows of the program, the code of its reductions, and whom each WAIT waits for."""
     from collectives.executors import program
     from collectives.executors.kernels import code_of
 
-    where = functools.partial(_place, regions)
+    where = functools.partial(_place, regions, kept)
     rows: list[list[int]] = []
     code = 0
     peers: dict[int, list[int]] = {}
@@ -309,7 +313,6 @@ def _posts(stage: Stage, where: Callable[[Any], tuple[int, int, int]]) -> Any:
             if len(part) > 1:
                 # MPI sees one piece: gathered before it goes, scattered when it has come.
                 data = np.empty(sum(d.size for d in part), np.uint8)
-                stage.gathered.append(data)
                 at = 0
                 for d in part:
                     here, there = where(data[at : at + d.size]), where(d)
@@ -323,8 +326,13 @@ def _posts(stage: Stage, where: Callable[[Any], tuple[int, int, int]]) -> Any:
     return posts, before, after
 
 
-def _place(regions: Sequence[npt.NDArray[Any]], array: Any) -> tuple[int, int, int]:
-    """Return the region (0: all memory), the offset and the length in bytes of an array."""
+def _place(
+    regions: Sequence[npt.NDArray[Any]], kept: list[Any], array: Any
+) -> tuple[int, int, int]:
+    """Return the region, the offset and the length in bytes of an array.
+
+    Region 0 is all memory; arrays that lie in no other are added to ``kept``.
+    """
     if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
         raise NotNative("memory that is not contiguous, or on a device")
     address = int(array.ctypes.data)
@@ -332,4 +340,5 @@ def _place(regions: Sequence[npt.NDArray[Any]], array: Any) -> tuple[int, int, i
         base = int(region.ctypes.data)
         if base <= address and address + array.nbytes <= base + region.nbytes and array.nbytes:
             return i, address - base, array.nbytes
+    kept.append(array)
     return 0, address, array.nbytes

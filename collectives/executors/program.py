@@ -64,7 +64,7 @@ WIDTH = 9
 """The fields of the state. FLAG is memory for MPI's answer; ERROR is the code of what failed."""
 
 
-@njit("int64(int64)", nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit("int64(int64)", nogil=True, cache=True, error_model="numpy")
 def run(address: int) -> int:
     """Run the program of a state, at its address; return 1 when it is done, 0 if it must wait.
 

@@ -56,7 +56,8 @@ class PythonPlan(Plan):
         self._seconds = 0.0
         self._closed = True  # until it is whole
         check_comm(comm)
-        stages, self.scratch_bytes = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
+        stages, scratch = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
+        self.scratch_bytes = sum(area.nbytes for area in scratch)
         sent = [m for s in stages for m in s.messages if m.send]
         self.messages = sum(len(m.parts) for m in sent)
         self.bytes_sent = sum(m.nbytes for m in sent)

@@ -18,9 +18,8 @@ from mpi4py import MPI
 from collectives.channel import open_channel
 from collectives.executors.native import NotNative, check_numba
 from collectives.plan import Plan
-from collectives.sharedmemory import SharedMemoryError
 from collectives.traffic import Traffic
-from collectives.window import RESULTS_AT, SLOT_BYTES, SLOTS_AT, open_node
+from collectives.window import RESULTS_AT, SLOT_BYTES, SLOTS_AT, known_node, open_node
 
 if TYPE_CHECKING:
     from collectives.bind import Job
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 DIRECT_BYTES = 4096
 """Shorter data are passed through slots also where they lie in windows: one step, not two."""
 
-PIECE_BYTES = 1 << 15
+PIECE_BYTES = 1 << 16
 """Length of a piece, where the data are longer than that."""
 
 SLICED_BYTES = 1 << 15
@@ -48,9 +47,11 @@ class SharedPlan(Plan):
 
     Raises:
         NotNative: it cannot do this, the ranks are on several nodes, or numba is not installed.
+        SharedMemoryError: the ranks cannot share memory.
     """
 
     executor = "shared"
+    can_rebind = True
     algorithm = "direct"
 
     def __init__(
@@ -60,17 +61,14 @@ class SharedPlan(Plan):
         self._closed = True
         check_numba()
         self._channel = open_channel(comm)
-        try:
-            self._node = open_node(comm)
-        except SharedMemoryError as error:
-            raise NotNative(str(error)) from None
+        self._node = open_node(comm)
         if not self._node.whole:
             raise NotNative("the ranks are on several nodes")
         from collectives.executors import together
 
         self._traffic = traffic
         self._seconds = 0.0
-        self._job = job  # keeps the arrays alive
+        self._job: Job | None = job  # keeps the arrays alive
         self._state, self._kept = _state(job, self._node, direct)
         self.scratch_bytes = sum(k.nbytes for k in self._kept)
         self._address = int(self._state.ctypes.data)
@@ -78,9 +76,13 @@ class SharedPlan(Plan):
         self._PHASE, self._MAY_WAIT = together.PHASE, together.MAY_WAIT
         self._closed = False
 
-    def rebind(self, source: npt.NDArray[Any], target: npt.NDArray[Any]) -> None:
-        """Run on other arrays of the same lengths from now on."""
-        _bind(self._state, self._node, source, target)
+    def rebind(self, *regions: npt.NDArray[Any]) -> None:
+        """Run on other arrays of the same lengths from now on.
+
+        The plan holds no reference to them: they must live as long as it runs.
+        """
+        _bind(self._state, self._node, regions[0], regions[-1])
+        self._job = None
 
     def run(self) -> None:
         """Start and wait.
@@ -282,5 +284,5 @@ def _bind(
 
 def lies_in_window(comm: MPI.Comm, arrays: Sequence[Any]) -> bool:
     """Return whether all these arrays of this rank lie in windows of its node."""
-    node = open_node(comm)
-    return all(node.find(a)[0] >= 0 for a in arrays)
+    node = known_node(comm)
+    return node is not None and all(node.find(a)[0] >= 0 for a in arrays)

@@ -101,7 +101,7 @@ _compiled = njit(nogil=True, cache=True, error_model="numpy")
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _have_come(segments: Any, size: int, step: int, spin: int, may_wait: bool) -> bool:
     """Return whether all flags are at ``step``; wait for them, if that is allowed."""
     for q in range(size):
@@ -125,7 +125,7 @@ def _slice(n: int, rank: int, size: int, item: int) -> Any:
     return min(n, each * rank), min(n, each * (rank + 1))
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _reduce_all(state: Any, sources: Any, at: int, target: int, count: int) -> None:
     """Reduce ``count`` elements at ``sources[q] + at`` of all ranks into ``target``."""
     code, item, scratch, block = state[CODE], state[ITEM], state[SCRATCH], state[BLOCK]
@@ -140,7 +140,7 @@ def _reduce_all(state: Any, sources: Any, at: int, target: int, count: int) -> N
         done += m
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _allreduce_in_place(state: Any, sources: Any) -> None:
     """Reduce this rank's slice out of the data of all ranks, and store it in all of them."""
     code, item, block, size = state[CODE], state[ITEM], state[BLOCK], state[SIZE]
@@ -161,7 +161,7 @@ def _allreduce_in_place(state: Any, sources: Any) -> None:
         lo += m
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _take_in_place(state: Any, sources: Any) -> None:
     """Take what this rank needs out of the data of all ranks."""
     rank, size, item = state[RANK], state[SIZE], state[ITEM]
@@ -188,7 +188,7 @@ def _length(nbytes: int, piece: int, piece_bytes: int) -> int:
     return max(0, min(piece_bytes, nbytes - piece * piece_bytes))
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _give(state: Any, slot: int, piece: int) -> None:
     """Put a piece into a slot of this rank."""
     if state[GIVER] >= 0 and state[GIVER] != state[RANK]:
@@ -203,7 +203,7 @@ def _give(state: Any, slot: int, piece: int) -> None:
             copy_bytes(slot + d * piece_bytes, source, length)
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _take(state: Any, sources: Any, piece: int) -> None:
     """Take what this rank needs of a piece, out of the slots of all ranks."""
     rank, size, item = state[RANK], state[SIZE], state[ITEM]
@@ -238,7 +238,7 @@ def _fill(sources: Any, segments: Any, size: int, at: int) -> None:
         sources[q] = segments[q] + at
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _run_direct(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
     """See whether all data lie in windows; if so take them there. 1: done, 0: wait, 2: they do
     not.
@@ -273,7 +273,7 @@ def _run_direct(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
     return 1
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _run_staged(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
     size, rank, base, pieces = state[SIZE], state[RANK], sequence[0], state[PIECES]
     may_wait = state[MAY_WAIT] != 0
@@ -298,7 +298,7 @@ def _run_staged(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
     return 1
 
 
-@_compiled  # type: ignore[untyped-decorator]
+@_compiled
 def _run_sliced(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
     """An allreduce in which each rank reduces a slice of each piece."""
     size, rank, base, pieces = state[SIZE], state[RANK], sequence[0], state[PIECES]
@@ -342,7 +342,7 @@ def _run_sliced(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
     return 1
 
 
-@njit("int64(int64)", nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit("int64(int64)", nogil=True, cache=True, error_model="numpy")
 def run(address: int) -> int:
     """Run the collective of a state, at its address; return 1 when it is done, 0 if it must wait.
 

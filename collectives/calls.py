@@ -1,0 +1,112 @@
+"""Calls that are made once and again: their plans are kept, and run on the memory of each call."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from collectives.bind import Job, bind_job
+from collectives.channel import open_channel
+from collectives.options import Settings
+from collectives.plan import Plan
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from collectives.options import Options
+
+KEPT = 128
+"""How many plans a communicator keeps; the one that was used longest ago goes first."""
+
+
+class Calls:
+    """The plans that a communicator keeps.
+
+    All ranks make the same calls in the same order, so all keep the same plans.
+    """
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[Hashable, Plan] = OrderedDict()
+
+    def get(self, key: Hashable) -> Plan | None:
+        """Return the plan for a kind of call, if there is one."""
+        plan = self._plans.get(key)
+        if plan is not None:
+            self._plans.move_to_end(key)
+        return plan
+
+    def keep(self, key: Hashable, plan: Plan) -> None:
+        """Keep a plan; close the one that was used longest ago, if there are too many."""
+        self._plans[key] = plan
+        if len(self._plans) > KEPT:
+            self._plans.popitem(last=False)[1].close()
+
+    def close(self) -> None:
+        """Close all: the communicator is about to be freed."""
+        for plan in self._plans.values():
+            plan.close()
+        self._plans.clear()
+
+
+def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> None:
+    """Do a job now, with a plan that was kept from a like call if there is one.
+
+    Plans are kept where their memory can be exchanged: on the host, and not by the Python executor.
+    """
+    arrays = [a for a in (job.source, job.target) if a is not None]
+    settings = Settings(**options)
+    keeps = (
+        job.layout is not None
+        and settings.executor != "python"
+        and all(isinstance(a, np.ndarray) for a in arrays)
+    )
+    if not keeps:
+        with bind_job(job, comm, **options) as plan:
+            plan.run()
+        return
+    companions = open_channel(comm).companions
+    calls = companions.get("calls")
+    if calls is None:
+        calls = companions["calls"] = Calls()
+    assert isinstance(calls, Calls)
+    key = _key(job, settings)
+    kept = calls.get(key)
+    if kept is not None:
+        kept.rebind(*arrays)
+        _run(kept, settings)
+        return
+    options["traffic"] = None  # kept plans serve all calls; `_run` counts
+    plan = bind_job(job, comm, **options)
+    _run(plan, settings)
+    if plan.can_rebind:
+        plan.rebind(*arrays)  # so it forgets them
+        calls.keep(key, plan)
+    else:
+        plan.close()
+
+
+def _run(plan: Plan, settings: Settings) -> None:
+    begin = perf_counter()
+    plan.run()
+    if settings.traffic is not None:
+        settings.traffic.add(plan.messages, plan.bytes_sent, perf_counter() - begin)
+
+
+def _key(job: Job, settings: Settings) -> Hashable:
+    target: Any = job.target if job.target is not None else job.source
+    return (
+        job.collective.name,
+        job.layout,
+        job.nbytes,
+        target.dtype.str if target.dtype.names is None else target.dtype,
+        job.op.name if job.op.is_built_in else job.op,
+        job.root,
+        settings.algorithm,
+        settings.executor,
+        settings.table,
+    )

@@ -1,0 +1,132 @@
+"""Which algorithm and which executor a plan takes: the same on all ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from mpi4py import MPI
+
+from collectives.channel import open_channel
+from collectives.collective import ALLTOALL
+from collectives.executors.native import NotNative, check_numba, numba_is_there
+from collectives.executors.shared import check_shared, lies_in_window
+from collectives.options import Settings
+from collectives.registry import REGISTRY
+from collectives.select import choose
+from collectives.sharedmemory import SharedMemoryError
+from collectives.window import Node, known_node, open_node
+
+if TYPE_CHECKING:
+    from collectives.bind import Job
+
+SCHEDULED = ("python", "native")
+"""The executors that run schedules."""
+
+EXECUTORS = (*SCHEDULED, "shared")
+"""All of them."""
+
+SHORT = 8192
+"""Where nothing was measured: shorter data than this, in bytes, go through shared memory."""
+
+DIRECT = "direct"
+"""What the shared executor does is this algorithm, where it has a name of a schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a plan takes.
+
+    Attributes:
+        algorithm: as `collectives.registry.Registry.get` takes it.
+        executor: "python", "native", "shared"; or "auto": native where that is possible here.
+    """
+
+    algorithm: str
+    executor: str
+
+
+def decide(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
+    """Return what a plan takes. Collective over ``comm`` where both are left open.
+
+    Raises:
+        ValueError: there is no such algorithm or executor.
+    """
+    if settings.executor not in ("auto", *EXECUTORS):
+        raise ValueError(f"executor={settings.executor!r}: is one of auto, {', '.join(EXECUTORS)}")
+    if settings.executor == "native":
+        check_numba()
+    size = comm.Get_size()
+    if settings.algorithm != "auto":
+        if settings.executor == "shared" and settings.algorithm == DIRECT:
+            return Decision(DIRECT, "shared")
+        found = REGISTRY.get(job.collective, settings.algorithm)
+        if job.straight and found.blocks(size) != 2 * size:
+            raise ValueError(
+                f"algorithm={settings.algorithm!r}: passes data on, and so needs parts of one "
+                "length; name another or leave the counts out"
+            )
+        return Decision(settings.algorithm, settings.executor)
+    if settings.executor == "shared":
+        return Decision(DIRECT, "shared")
+    if settings.executor == "auto" and size > 1:
+        return _free_choice(job, comm, settings)
+    there = numba_is_there() if settings.executor == "auto" else settings.executor == "native"
+    executors = ("native",) if there else ("python",)
+    return _scheduled(job, size, settings, executors)
+
+
+def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
+    native, shared, window = _agreed(job, comm)
+    size = comm.Get_size()
+    executors: tuple[str, ...] = ("native", "python") if native else ("python",)
+    if shared and (window or job.nbytes < SHORT or settings.table is not None):
+        node = _node(comm)
+        if node is not None and node.whole:
+            placement = "window" if window else "private"
+            if settings.table is not None:
+                choice = choose(
+                    job.collective,
+                    size,
+                    job.nbytes,
+                    table=settings.table,
+                    executors=("shared", *executors),
+                    placement=placement,
+                )
+                if choice.source == "table":
+                    return Decision(choice.algorithm, choice.executor)
+            if window or job.nbytes < SHORT:
+                return Decision(DIRECT, "shared")
+    return _scheduled(job, size, settings, executors)
+
+
+def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ...]) -> Decision:
+    if job.straight:
+        assert job.collective is ALLTOALL
+        return Decision("pairwise", "auto" if settings.executor == "auto" else executors[0])
+    choice = choose(job.collective, size, job.nbytes, table=settings.table, executors=executors)
+    return Decision(choice.algorithm, "auto" if choice.executor == "native" else "python")
+
+
+def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:
+    """Return whether on all ranks: native can run it; so can shared; all data lie in windows."""
+    arrays = [a for a in (job.source, job.target) if a is not None]
+    host = all(isinstance(a, np.ndarray) for a in arrays)
+    shared = native = host and numba_is_there()
+    if shared:
+        try:
+            check_shared(job)
+        except NotNative:
+            shared = False
+    window = shared and known_node(comm) is not None and lies_in_window(comm, arrays)
+    mine = np.array([native, shared, window], np.int8)
+    open_channel(comm).comm.Allreduce(MPI.IN_PLACE, mine, MPI.MIN)
+    return bool(mine[0]), bool(mine[1]), bool(mine[2])
+
+
+def _node(comm: MPI.Comm) -> Node | None:
+    try:
+        return open_node(comm)
+    except SharedMemoryError:
+        return None  # on all ranks
