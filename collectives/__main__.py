@@ -22,6 +22,7 @@ python -m collectives list --collective allreduce --ranks 64""",
         """\
 python -m collectives verify
 python -m collectives verify --sizes 1:33
+python -m collectives verify --sizes 1:8 --tunables
 python -m collectives verify --sizes 2,4,100 --collective allreduce --algorithm ring,tree""",
     ),
     "simulate": (
@@ -40,6 +41,7 @@ python -m collectives simulate tree -n 64 --bytes 1M --noise 1us:pareto --runs 9
         "draw a space-time diagram of an algorithm",
         """\
 python -m collectives draw ring --ranks 8 -o ring.svg
+python -m collectives draw chain:segments=4 --collective bcast --ranks 6 -o chain.svg
 python -m collectives draw rabenseifner --ranks 4 --text""",
     ),
     "bench": (

@@ -42,7 +42,7 @@ def allgather(rank: Any, size: int, radix: int = 2) -> Iterator[Round]:
 
 @algorithm(ALLTOALL, blocks=lambda size, **_: 3 * size, name="bruck", paper=PAPER, tunables=RADIX)
 def alltoall(rank: Any, size: int, radix: int = 2) -> Iterator[Round]:
-    """Pass on all blocks whose way has the same digit; each way is walked digit by digit."""
+    """Send a block that goes i ranks further digit by digit of i, with all that share the digit."""
 
     def place(i: int, hops: int) -> Any:
         """Where the block with way i waits after so many hops; the last one ends in its place."""
@@ -50,10 +50,11 @@ def alltoall(rank: Any, size: int, radix: int = 2) -> Iterator[Round]:
             return (rank + i) % size
         return size + (rank - i) % size if (_hops(i, radix) - hops) % 2 == 0 else 2 * size + i
 
-    yield [Send(rank, rank), Recv(rank, size + rank)]
+    steps: Round = [Send(rank, rank), Recv(rank, size + rank)]
+    if size == 1:
+        yield steps
     weight = 1
     while weight < size:
-        steps: Round = []
         for digit in range(1, radix):
             to, frm = (rank + digit * weight) % size, (rank - digit * weight) % size
             for i in range(digit * weight, size):
@@ -61,6 +62,7 @@ def alltoall(rank: Any, size: int, radix: int = 2) -> Iterator[Round]:
                     done = _hops(i % weight, radix)
                     steps += [Send(to, place(i, done)), Recv(frm, place(i, done + 1))]
         yield steps
+        steps = []
         weight *= radix
 
 

@@ -11,7 +11,7 @@ from collectives.draw import MAX_RANKS, draw_svg, draw_text
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("algorithm", help="as 'list' shows it: ring, rabenseifner, ...")
+    parser.add_argument("algorithm", help="as 'list' shows it: ring, chain:segments=4, ...")
     parser.add_argument(
         "--ranks",
         type=ranks_up_to(MAX_RANKS),
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
             args.output.write_text(picture)
         except OSError as error:
             raise UsageError(f"-o {args.output}: {error.strerror}") from error
-        print(f"{args.output}: {algorithm.collective.name} {algorithm.name}, {args.ranks} ranks")
+        print(f"{args.output}: {algorithm.collective.name} {algorithm.spec}, {args.ranks} ranks")
     if args.text:
         print(draw_text(algorithm, args.ranks), end="")
     return 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from collectives.commands.arguments import MAX_PROVED, find_algorithms, names, ranks_up_to
 from collectives.messages import messages_of
+from collectives.registry import Algorithm, Tunable
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,19 +23,44 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a line for each algorithm."""
+    """Print a line for each algorithm, and one for each tunable."""
+    chosen = find_algorithms(args.collective, None)
     rows = [["collective", "algorithm", "rounds", "messages", "blocks", "paper", "summary"]]
-    for a in find_algorithms(args.collective, None):
+    for a in chosen:
         rounds, messages = messages_of(a, args.ranks)
         sent = sum(m.source != m.target for m in messages)
-        counts = [str(n) for n in (rounds, sent, a.blocks(args.ranks))]
-        rows.append([a.collective.name, a.name, *counts, a.paper, a.summary])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        numbers = [str(n) for n in (rounds, sent, a.blocks(args.ranks))]
+        rows.append([a.collective.name, a.name, *numbers, a.paper, a.summary])
     print(f"Rounds, messages of all ranks together, and blocks: for {args.ranks} ranks.\n")
+    _table(rows, right=(2, 3, 4))
+    tunables = _tunables(chosen, args.ranks)
+    if tunables:
+        print("\nTunables, set as in chain:segments=16; a tuner tries these values.\n")
+        _table([["tunable", "default", "values", "meaning", "collectives"], *tunables], right=(1,))
+    return 0
+
+
+def _tunables(chosen: Sequence[Algorithm], ranks: int) -> list[list[str]]:
+    """Return a row for each tunable; where several collectives have the same one, they share it."""
+    homes: dict[tuple[str, ...], list[str]] = {}
+    for a in chosen:
+        for key, tunable in a.tunables.items():
+            cells = f"{a.name}:{key}", str(tunable.default), _values(tunable, ranks)
+            homes.setdefault((*cells, tunable.meaning), []).append(a.collective.name)
+    return [[*cells, ", ".join(where)] for cells, where in sorted(homes.items())]
+
+
+def _values(tunable: Tunable, ranks: int) -> str:
+    if tunable.choices is not None:
+        return ", ".join(tunable.choices())
+    return ", ".join(str(v) for v in tunable.values(ranks))
+
+
+def _table(rows: Sequence[Sequence[str]], right: tuple[int, ...]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
-            cell.rjust(width) if 2 <= i <= 4 else cell.ljust(width)
+            cell.rjust(width) if i in right else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
-    return 0

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from collectives.commands.arguments import MAX_PROVED, find_algorithms, names, rank_counts
-from collectives.verify import verify
+from collectives.verify import variants, verify
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,24 +20,36 @@ def add(parser: argparse.ArgumentParser) -> None:
         f"each at most {MAX_PROVED}",
     )
     parser.add_argument("--collective", type=names, metavar="NAMES", help="only of these")
-    parser.add_argument("--algorithm", type=names, metavar="NAMES", help="only these")
+    parser.add_argument(
+        "--algorithm",
+        type=names,
+        metavar="NAMES",
+        help="only these; with tunables, if wished: chain:segments=8",
+    )
+    parser.add_argument(
+        "--tunables",
+        action="store_true",
+        help="also with each value of each tunable that a tuner tries, one at a time",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each algorithm and the number of proofs; 1 if one failed."""
     chosen = find_algorithms(args.collective, args.algorithm)
+    width = max(len(a.spec) for a in chosen) + 2
     proved = failed = 0
     for a in chosen:
         begin = time.perf_counter()
         messages, error = 0, ""
         for size in args.sizes:
-            try:
-                messages += verify(a, size).messages
-                proved += 1
-            except ValueError as e:  # a ScheduleError, or too many ranks for a proof in memory
-                failed += 1
-                error = error or str(e)
-        label = f"{a.collective.name:15}{a.name:20}"
+            for variant in (a, *(variants(a, size) if args.tunables else ())):
+                try:
+                    messages += verify(variant, size).messages
+                    proved += 1
+                except ValueError as e:  # a ScheduleError, or too many ranks for a proof in memory
+                    failed += 1
+                    error = error or str(e)
+        label = f"{a.collective.name:16}{a.spec:{width}}"
         if error:
             print(f"{label}FAILED  {error}", flush=True)
         else:

@@ -172,7 +172,7 @@ def test_draw_with_tunables(capsys):
         ("bench allreduce --ranks 1000000 --sizes 8", "is too many ranks; the most is 4096"),
         ("bench allreduce --ranks 3 --started 2", "--ranks 3: 2 ranks were started"),
         ("bench allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
-        ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: auto, binomial, chain"),
+        ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: binomial, chain"),
         ("draw chain:segments=0 --text", "segments=0: needs at least 1"),
         ("draw chain:segments --text", "needs NAME or NAME:KEY=VALUE,KEY=VALUE"),
         ("verify --algorithm ring:radix=2", "ring has no such tunable; it has: segments"),
