@@ -162,6 +162,18 @@ def float_of(context: Any, bits: Any) -> Any:
     return types.float32(types.uint32), code
 
 
+@intrinsic
+def call_kernel(context: Any, f: Any, op: Any, target: Any, source: Any, n: Any) -> Any:
+    """Call a kernel (see `collectives.executors.kernels`) at its address."""
+
+    def code(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [_I64] * 4)
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return ctx.get_dummy_value()
+
+    return types.none(*(types.int64,) * 5), code
+
+
 def _call(kinds: str) -> Any:
     """Return signature and code of a call of ``int f(...)`` at an address.
 

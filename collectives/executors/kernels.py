@@ -1,17 +1,17 @@
-"""Compiled reductions for every dtype and operation, on addresses.
+"""Compiled reductions, for every dtype and operation, on addresses.
 
-Importing this module compiles nothing; the first call does, or takes what is kept on disk. 16-bit
-floats are widened to float32, reduced there, and rounded once at the end.
-
-A kernel takes a ``code``: ``len(OPERATIONS) * DTYPES.index(dtype) + OPERATIONS.index(operation)``.
+16-bit floats are widened to float32, reduced there, and rounded once at the end. Each kernel is a C
+function that is compiled, or taken from numba's cache on disk, when it is first asked for.
 """
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray, cfunc, njit
 
 from collectives.executors.intrinsics import (
     float_bits,
@@ -26,38 +26,9 @@ from collectives.executors.intrinsics import (
 )
 
 OPERATIONS = ("SUM", "PROD", "MIN", "MAX")
-DTYPES = ("float32", "float64", "int32", "int64", "float16", "bfloat16")
-ACCUMULATOR = (4, 8, 4, 8, 4, 4)
-"""Bytes of an element while it is accumulated, for each of ``DTYPES``."""
+"""The operations that have kernels; a kernel is told which by its place here."""
 
-_OPS = len(OPERATIONS)
 _inline = njit(nogil=True, inline="always", error_model="numpy")
-_compiled = njit(nogil=True, cache=True, error_model="numpy")
-
-
-@_inline
-def _f32(address: int, n: int) -> Any:
-    return carray(pointer_f32(address), n)
-
-
-@_inline
-def _f64(address: int, n: int) -> Any:
-    return carray(pointer_f64(address), n)
-
-
-@_inline
-def _i32(address: int, n: int) -> Any:
-    return carray(pointer_i32(address), n)
-
-
-@_inline
-def _i64(address: int, n: int) -> Any:
-    return carray(pointer_i64(address), n)
-
-
-@_inline
-def _u16(address: int, n: int) -> Any:
-    return carray(pointer_u16(address), n)
 
 
 @_inline
@@ -100,203 +71,133 @@ def _narrow_brain(value: Any) -> Any:
 
 
 @_inline
-def _into(f: Any, wide: Any, narrow: Any, target: Any, source: Any, n: int) -> None:
+def _each(f: Any, wide: Any, narrow: Any, to: Any, target: Any, source: Any, n: int) -> None:
     for i in range(n):
-        target[i] = narrow(f(wide(target[i]), wide(source[i])))
+        target[i] = narrow(f(to(target[i]), wide(source[i])))
 
 
 @_inline
-def _both(f: Any, wide: Any, narrow: Any, low: Any, high: Any, n: int) -> None:
-    for i in range(n):
-        value = narrow(f(wide(low[i]), wide(high[i])))
-        low[i] = value
-        high[i] = value
-
-
-@_inline
-def _accumulate(f: Any, wide: Any, total: Any, source: Any, n: int) -> None:
-    for i in range(n):
-        total[i] = f(total[i], wide(source[i]))
-
-
-@_inline
-def _load(wide: Any, total: Any, source: Any, n: int) -> None:
-    for i in range(n):
-        total[i] = wide(source[i])
-
-
-@_inline
-def _store(narrow: Any, target: Any, total: Any, n: int) -> None:
-    for i in range(n):
-        target[i] = narrow(total[i])
-
-
-@_inline
-def _each_into(op: int, wide: Any, narrow: Any, target: Any, source: Any, n: int) -> None:
+def _reduce(op: int, wide: Any, narrow: Any, to: Any, target: Any, source: Any, n: int) -> None:
+    """Reduce ``source``, widened, into ``target``, which is widened by ``to`` and narrowed."""
     if op == 0:
-        _into(_add, wide, narrow, target, source, n)
+        _each(_add, wide, narrow, to, target, source, n)
     elif op == 1:
-        _into(_mul, wide, narrow, target, source, n)
+        _each(_mul, wide, narrow, to, target, source, n)
     elif op == 2:
-        _into(_min, wide, narrow, target, source, n)
+        _each(_min, wide, narrow, to, target, source, n)
     else:
-        _into(_max, wide, narrow, target, source, n)
+        _each(_max, wide, narrow, to, target, source, n)
 
 
 @_inline
-def _each_both(op: int, wide: Any, narrow: Any, low: Any, high: Any, n: int) -> None:
-    if op == 0:
-        _both(_add, wide, narrow, low, high, n)
-    elif op == 1:
-        _both(_mul, wide, narrow, low, high, n)
-    elif op == 2:
-        _both(_min, wide, narrow, low, high, n)
-    else:
-        _both(_max, wide, narrow, low, high, n)
+def _convert(f: Any, target: Any, source: Any, n: int) -> None:
+    for i in range(n):
+        target[i] = f(source[i])
 
 
-@_inline
-def _each_accumulate(op: int, wide: Any, total: Any, source: Any, n: int) -> None:
-    if op == 0:
-        _accumulate(_add, wide, total, source, n)
-    elif op == 1:
-        _accumulate(_mul, wide, total, source, n)
-    elif op == 2:
-        _accumulate(_min, wide, total, source, n)
-    else:
-        _accumulate(_max, wide, total, source, n)
+def _float32(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_f32(target), n), carray(pointer_f32(source), n)
+    _reduce(op, _same, _same, _same, into, frm, n)
 
 
-@_compiled
-def reduce_into(code: int, target: int, source: int, n: int) -> None:
-    """Store ``target op source`` in ``target``: n elements each."""
-    op = code % _OPS
-    kind = code // _OPS
-    if kind == 0:
-        _each_into(op, _same, _same, _f32(target, n), _f32(source, n), n)
-    elif kind == 1:
-        _each_into(op, _same, _same, _f64(target, n), _f64(source, n), n)
-    elif kind == 2:
-        _each_into(op, _same, _same, _i32(target, n), _i32(source, n), n)
-    elif kind == 3:
-        _each_into(op, _same, _same, _i64(target, n), _i64(source, n), n)
-    elif kind == 4:
-        _each_into(
-            op,
-            half_to_float,
-            float_to_half,
-            _u16(target, n),
-            _u16(source, n),
-            n,
-        )
-    else:
-        _each_into(
-            op,
-            _widen_brain,
-            _narrow_brain,
-            _u16(target, n),
-            _u16(source, n),
-            n,
-        )
+def _float64(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_f64(target), n), carray(pointer_f64(source), n)
+    _reduce(op, _same, _same, _same, into, frm, n)
 
 
-@_compiled
-def reduce_both(code: int, low: int, high: int, n: int) -> None:
-    """Store ``low op high`` in both."""
-    op = code % _OPS
-    kind = code // _OPS
-    if kind == 0:
-        _each_both(op, _same, _same, _f32(low, n), _f32(high, n), n)
-    elif kind == 1:
-        _each_both(op, _same, _same, _f64(low, n), _f64(high, n), n)
-    elif kind == 2:
-        _each_both(op, _same, _same, _i32(low, n), _i32(high, n), n)
-    elif kind == 3:
-        _each_both(op, _same, _same, _i64(low, n), _i64(high, n), n)
-    elif kind == 4:
-        _each_both(
-            op,
-            half_to_float,
-            float_to_half,
-            _u16(low, n),
-            _u16(high, n),
-            n,
-        )
-    else:
-        _each_both(
-            op,
-            _widen_brain,
-            _narrow_brain,
-            _u16(low, n),
-            _u16(high, n),
-            n,
-        )
+def _int32(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_i32(target), n), carray(pointer_i32(source), n)
+    _reduce(op, _same, _same, _same, into, frm, n)
 
 
-@_compiled
-def accumulate(code: int, total: int, source: int, n: int) -> None:
-    """Store ``total op source`` in ``total``, whose elements ``ACCUMULATOR`` tells."""
-    op = code % _OPS
-    kind = code // _OPS
-    if kind == 0:
-        total_f32 = _f32(total, n)
-        _each_accumulate(op, _same, total_f32, _f32(source, n), n)
-    elif kind == 1:
-        total_f64 = _f64(total, n)
-        _each_accumulate(op, _same, total_f64, _f64(source, n), n)
-    elif kind == 2:
-        total_i32 = _i32(total, n)
-        _each_accumulate(op, _same, total_i32, _i32(source, n), n)
-    elif kind == 3:
-        total_i64 = _i64(total, n)
-        _each_accumulate(op, _same, total_i64, _i64(source, n), n)
-    elif kind == 4:
-        total_f16 = _f32(total, n)
-        _each_accumulate(op, half_to_float, total_f16, _u16(source, n), n)
-    else:
-        total_b16 = _f32(total, n)
-        _each_accumulate(op, _widen_brain, total_b16, _u16(source, n), n)
+def _int64(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_i64(target), n), carray(pointer_i64(source), n)
+    _reduce(op, _same, _same, _same, into, frm, n)
 
 
-@_compiled
-def widen(code: int, total: int, source: int, n: int) -> None:
-    """Copy ``source`` to ``total``, an accumulator."""
-    kind = code // _OPS
-    if kind == 0:
-        _load(_same, _f32(total, n), _f32(source, n), n)
-    elif kind == 1:
-        _load(_same, _f64(total, n), _f64(source, n), n)
-    elif kind == 2:
-        _load(_same, _i32(total, n), _i32(source, n), n)
-    elif kind == 3:
-        _load(_same, _i64(total, n), _i64(source, n), n)
-    elif kind == 4:
-        _load(half_to_float, _f32(total, n), _u16(source, n), n)
-    else:
-        _load(_widen_brain, _f32(total, n), _u16(source, n), n)
+def _float16(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_u16(target), n), carray(pointer_u16(source), n)
+    _reduce(op, half_to_float, float_to_half, half_to_float, into, frm, n)
 
 
-@_compiled
-def narrow(code: int, target: int, total: int, n: int) -> None:
-    """Round ``total``, an accumulator, to ``target``."""
-    kind = code // _OPS
-    if kind == 0:
-        _store(_same, _f32(target, n), _f32(total, n), n)
-    elif kind == 1:
-        _store(_same, _f64(target, n), _f64(total, n), n)
-    elif kind == 2:
-        _store(_same, _i32(target, n), _i32(total, n), n)
-    elif kind == 3:
-        _store(_same, _i64(target, n), _i64(total, n), n)
-    elif kind == 4:
-        _store(float_to_half, _u16(target, n), _f32(total, n), n)
-    else:
-        _store(_narrow_brain, _u16(target, n), _f32(total, n), n)
+def _float16_accumulate(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_f32(target), n), carray(pointer_u16(source), n)
+    _reduce(op, half_to_float, _same, _same, into, frm, n)
 
 
-def code_of(dtype: Any, operation: str) -> int | None:
-    """Return the code of a dtype and an operation, or None where there is no kernel for them."""
-    name = np.dtype(dtype).name
-    if name not in DTYPES or operation not in OPERATIONS or not np.dtype(dtype).isnative:
-        return None
-    return DTYPES.index(name) * _OPS + OPERATIONS.index(operation)
+def _float16_widen(op: int, target: int, source: int, n: int) -> None:
+    _convert(half_to_float, carray(pointer_f32(target), n), carray(pointer_u16(source), n), n)
+
+
+def _float16_narrow(op: int, target: int, source: int, n: int) -> None:
+    _convert(float_to_half, carray(pointer_u16(target), n), carray(pointer_f32(source), n), n)
+
+
+def _bfloat16(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_u16(target), n), carray(pointer_u16(source), n)
+    _reduce(op, _widen_brain, _narrow_brain, _widen_brain, into, frm, n)
+
+
+def _bfloat16_accumulate(op: int, target: int, source: int, n: int) -> None:
+    into, frm = carray(pointer_f32(target), n), carray(pointer_u16(source), n)
+    _reduce(op, _widen_brain, _same, _same, into, frm, n)
+
+
+def _bfloat16_widen(op: int, target: int, source: int, n: int) -> None:
+    _convert(_widen_brain, carray(pointer_f32(target), n), carray(pointer_u16(source), n), n)
+
+
+def _bfloat16_narrow(op: int, target: int, source: int, n: int) -> None:
+    _convert(_narrow_brain, carray(pointer_u16(target), n), carray(pointer_f32(source), n), n)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of a dtype, as addresses of C functions ``f(operation, target, source, n)``.
+
+    Attributes:
+        reduce: ``target = target op source``, n elements each.
+        accumulate: the same, where the target is an accumulator.
+        widen: copies elements to an accumulator; 0 where it holds the same dtype.
+        narrow: rounds an accumulator to elements; 0 where it holds the same dtype.
+        wide: bytes of an element of an accumulator.
+    """
+
+    reduce: int
+    accumulate: int
+    widen: int
+    narrow: int
+    wide: int
+
+
+_PLAIN = {"float32": _float32, "float64": _float64, "int32": _int32, "int64": _int64}
+_WIDENED = {
+    "float16": (_float16, _float16_accumulate, _float16_widen, _float16_narrow),
+    "bfloat16": (_bfloat16, _bfloat16_accumulate, _bfloat16_widen, _bfloat16_narrow),
+}
+
+
+def has_kernels(dtype: Any, operation: str) -> bool:
+    """Return whether there are kernels for a dtype and an operation."""
+    kind = np.dtype(dtype)
+    known = kind.name in _PLAIN or kind.name in _WIDENED
+    return known and kind.isnative and operation in OPERATIONS
+
+
+@functools.cache
+def kernels_of(name: str) -> Kernels:
+    """Return the kernels of a dtype, by its name."""
+    if name in _PLAIN:
+        address = _compiled(_PLAIN[name])
+        return Kernels(address, address, 0, 0, np.dtype(name).itemsize)
+    reduce, accumulate, widen, narrow = map(_compiled, _WIDENED[name])
+    return Kernels(reduce, accumulate, widen, narrow, 4)
+
+
+_KEPT: list[Any] = []  # compiled code lives as long as what numba returns for it
+
+
+def _compiled(function: Any) -> int:
+    made = cfunc("void(int64, int64, int64, int64)", cache=True, error_model="numpy")(function)
+    _KEPT.append(made)
+    return int(made.address)

@@ -89,7 +89,7 @@ class NativePlan(Plan):
         self.scratch_bytes = sum(area.nbytes for area in scratch)
         self._memory: Any = regions
         self._kept: list[Any] = list(scratch)
-        rows, code, self._peers = _compile(stages, op, regions, self._kept)
+        rows, reduction, self._peers = _compile(stages, op, regions, self._kept)
         from collectives.executors import program
 
         sent = [m for s in stages for m in s.messages if m.send]
@@ -114,7 +114,7 @@ class NativePlan(Plan):
         state[program.COMM] = _handle(self._channel.comm)
         state[program.BYTE] = _handle(MPI.BYTE)
         state[program.TAG] = self._tag
-        state[program.CODE] = code
+        state[program.OPERATION], state[program.KERNEL] = reduction
         for field, name in (
             (program.SENDRECV, "MPI_Sendrecv"),
             (program.ISEND, "MPI_Isend"),
@@ -261,14 +261,14 @@ def mpi_function(name: str) -> int:
 
 def _compile(
     stages: Sequence[Stage], op: Op, regions: Sequence[npt.NDArray[Any]], kept: list[Any]
-) -> tuple[list[list[int]], int, dict[int, list[int]]]:
-    """Return the rows of the program, the code of its reductions, and whom each WAIT waits for."""
+) -> tuple[list[list[int]], tuple[int, int], dict[int, list[int]]]:
+    """Return the rows of the program, its operation and its kernel, and whom each WAIT waits for."""
     from collectives.executors import program
-    from collectives.executors.kernels import code_of
+    from collectives.executors.kernels import OPERATIONS, has_kernels, kernels_of
 
     where = functools.partial(_place, regions, kept)
     rows: list[list[int]] = []
-    code = 0
+    reduction = 0, 0
     peers: dict[int, list[int]] = {}
     for stage in stages:
         if stage.device is not None:
@@ -290,14 +290,13 @@ def _compile(
             if not a.reduce:
                 rows.append([program.COPY, *where(a.view), 0, *where(a.buffer), 0])
                 continue
-            found = code_of(a.view.dtype, op.name) if op.is_built_in else None
-            if found is None:
+            if not (op.is_built_in and has_kernels(a.view.dtype, op.name)):
                 raise NotNative(f"{op.name} of {a.view.dtype}")
-            code = found
+            reduction = OPERATIONS.index(op.name), kernels_of(a.view.dtype.name).reduce
             region, offset, _ = where(a.view)
             rows.append([program.REDUCE, region, offset, a.view.size, 0, *where(a.buffer), 0])
     rows.append([program.END] + [0] * (program.WIDTH - 1))
-    return rows, code, peers
+    return rows, reduction, peers
 
 
 def _posts(stage: Stage, where: Callable[[Any], tuple[int, int, int]]) -> Any:

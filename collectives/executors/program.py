@@ -13,6 +13,7 @@ from __future__ import annotations
 from numba import carray, njit
 
 from collectives.executors.intrinsics import (
+    call_kernel,
     call_post,
     call_sendrecv,
     call_testall,
@@ -22,7 +23,6 @@ from collectives.executors.intrinsics import (
     load_acquire,
     pointer_i64,
 )
-from collectives.executors.kernels import reduce_into
 
 END, EXCHANGE, RECEIVE, SEND, WAIT, REDUCE, COPY, CLEAR = range(8)
 """The operations.
@@ -50,7 +50,8 @@ WIDTH = 9
     COMM,
     BYTE,
     TAG,
-    CODE,
+    OPERATION,
+    KERNEL,
     MAY_WAIT,
     FLAG,
     ERROR,
@@ -60,7 +61,7 @@ WIDTH = 9
     WAITALL,
     TESTALL,
     FIELDS,
-) = range(19)
+) = range(20)
 """The fields of the state. FLAG is memory for MPI's answer; ERROR is the code of what failed."""
 
 
@@ -112,7 +113,7 @@ def run(address: int) -> int:
                     state[NEXT] = k
                     return 0
         elif op == REDUCE:
-            reduce_into(state[CODE], first, second, row[3])
+            call_kernel(state[KERNEL], state[OPERATION], first, second, row[3])
         elif op == COPY:
             copy_bytes(first, second, row[3])
         else:

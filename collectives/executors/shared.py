@@ -182,7 +182,7 @@ def check_shared(job: Job) -> None:
     Raises:
         NotNative: it cannot.
     """
-    from collectives.executors.kernels import code_of
+    from collectives.executors.kernels import has_kernels
 
     for array in (job.source, job.target):
         if array is not None and not isinstance(array, np.ndarray):
@@ -191,7 +191,7 @@ def check_shared(job: Job) -> None:
         raise NotNative("parts whose lengths no rank knows all of")
     if _reduces(job):
         assert job.target is not None
-        if not job.op.is_built_in or code_of(job.target.dtype, job.op.name) is None:
+        if not (job.op.is_built_in and has_kernels(job.target.dtype, job.op.name)):
             raise NotNative(f"{job.op.name} of {job.target.dtype}")
 
 
@@ -203,7 +203,7 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
     """Return the state of a run, and the arrays that it points to."""
     check_shared(job)
     from collectives.executors import together as t
-    from collectives.executors.kernels import ACCUMULATOR, DTYPES, OPERATIONS, code_of
+    from collectives.executors.kernels import OPERATIONS, kernels_of
 
     name, size, rank = job.collective.name, node.size, node.rank
     source = job.source if job.source is not None else job.target
@@ -257,12 +257,11 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
     state[t.ITEM], state[t.PIECE_BYTES] = item, piece
     state[t.PIECES] = max(1, -(-longest // piece))
     if _reduces(job):
-        code = code_of(source.dtype, job.op.name)
-        assert code is not None
-        state[t.CODE] = code
-        wide = ACCUMULATOR[code // len(OPERATIONS)]
-        assert len(ACCUMULATOR) == len(DTYPES)
-        scratch = np.empty(_BLOCK * wide, np.uint8)
+        kernels = kernels_of(source.dtype.name)
+        state[t.OPERATION] = OPERATIONS.index(job.op.name)
+        state[t.REDUCE], state[t.ACCUMULATE] = kernels.reduce, kernels.accumulate
+        state[t.WIDEN], state[t.NARROW] = kernels.widen, kernels.narrow
+        scratch = np.empty(_BLOCK * kernels.wide, np.uint8)
         kept.append(scratch)
         state[t.SCRATCH], state[t.BLOCK] = scratch.ctypes.data, _BLOCK
     state[t.SEND_AT], state[t.SEND_BYTES] = keep(send_at), keep(send_bytes)

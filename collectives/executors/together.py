@@ -25,13 +25,13 @@ from typing import Any
 from numba import carray, njit, types
 
 from collectives.executors.intrinsics import (
+    call_kernel,
     copy_bytes,
     load_acquire,
     pointer_i64,
     relax,
     store_release,
 )
-from collectives.executors.kernels import accumulate, narrow, reduce_both, reduce_into, widen
 
 (
     PHASE,
@@ -55,9 +55,12 @@ from collectives.executors.kernels import accumulate, narrow, reduce_both, reduc
     GIVER,
     TAKER,
     OWN,
-    CODE,
+    OPERATION,
+    REDUCE,
+    ACCUMULATE,
+    WIDEN,
+    NARROW,
     ITEM,
-    WIDE,
     SCRATCH,
     BLOCK,
     SOURCE,
@@ -72,7 +75,7 @@ from collectives.executors.kernels import accumulate, narrow, reduce_both, reduc
     PIECES,
     PIECE_BYTES,
     FIELDS,
-) = range(38)
+) = range(41)
 """The fields of the state, an int64 array; addresses are numbers.
 
 - PHASE, ITERATION, GIVEN: where a run that may not wait goes on.
@@ -83,8 +86,8 @@ from collectives.executors.kernels import accumulate, narrow, reduce_both, reduc
 - SPIN: looks at a flag before the core is given to others.
 - DIRECT: try whether all data lie in windows.
 - GIVER, TAKER: the rank that gives or takes, or -1 for all. OWN: one takes from itself too.
-- ITEM, WIDE: bytes of an element, and of it while it is accumulated. SCRATCH, BLOCK: memory for
-  BLOCK accumulated elements.
+- OPERATION: number of the reduction. REDUCE, ACCUMULATE, WIDEN, NARROW: its kernels.
+- ITEM: bytes of an element. SCRATCH, BLOCK: memory for BLOCK accumulated elements.
 - SOURCE, TARGET: addresses of what is given and taken; WINDOW, OFFSET: where SOURCE lies.
 - SEND_AT, SEND_BYTES: address of what is for each rank (or for all: the first), in the source.
 - TAKE_AT, TAKE_BYTES: the same of what comes from each rank, in the target.
@@ -126,38 +129,46 @@ def _slice(n: int, rank: int, size: int, item: int) -> Any:
 
 
 @_compiled
+def _accumulate(state: Any, sources: Any, at: int, target: int, count: int) -> None:
+    """Reduce ``count`` elements (at most BLOCK) at ``sources[q] + at`` of all ranks."""
+    op, scratch, nbytes = state[OPERATION], state[SCRATCH], count * state[ITEM]
+    if state[WIDEN] != 0:
+        call_kernel(state[WIDEN], op, scratch, sources[0] + at, count)
+    else:
+        copy_bytes(scratch, sources[0] + at, nbytes)
+    for q in range(1, state[SIZE]):
+        call_kernel(state[ACCUMULATE], op, scratch, sources[q] + at, count)
+    if state[NARROW] != 0:
+        call_kernel(state[NARROW], op, target, scratch, count)
+    else:
+        copy_bytes(target, scratch, nbytes)
+
+
+@_compiled
 def _reduce_all(state: Any, sources: Any, at: int, target: int, count: int) -> None:
     """Reduce ``count`` elements at ``sources[q] + at`` of all ranks into ``target``."""
-    code, item, scratch, block = state[CODE], state[ITEM], state[SCRATCH], state[BLOCK]
+    item, block = state[ITEM], state[BLOCK]
     done = 0
     while done < count:
         m = min(block, count - done)
-        start = at + done * item
-        widen(code, scratch, sources[0] + start, m)
-        for q in range(1, state[SIZE]):
-            accumulate(code, scratch, sources[q] + start, m)
-        narrow(code, target + done * item, scratch, m)
+        _accumulate(state, sources, at + done * item, target + done * item, m)
         done += m
 
 
 @_compiled
 def _allreduce_in_place(state: Any, sources: Any) -> None:
     """Reduce this rank's slice out of the data of all ranks, and store it in all of them."""
-    code, item, block, size = state[CODE], state[ITEM], state[BLOCK], state[SIZE]
+    item, block, size = state[ITEM], state[BLOCK], state[SIZE]
     lo, hi = _slice(carray(pointer_i64(state[SEND_BYTES]), 1)[0] // item, state[RANK], size, item)
-    scratch = state[SCRATCH]
     while lo < hi:
         m = min(block, hi - lo)
         at = lo * item
         if size == 2:
-            reduce_both(code, sources[0] + at, sources[1] + at, m)
+            call_kernel(state[REDUCE], state[OPERATION], sources[0] + at, sources[1] + at, m)
         else:
-            widen(code, scratch, sources[0] + at, m)
-            for q in range(1, size):
-                accumulate(code, scratch, sources[q] + at, m)
-            narrow(code, sources[0] + at, scratch, m)
-            for q in range(1, size):
-                copy_bytes(sources[q] + at, sources[0] + at, m * item)
+            _accumulate(state, sources, at, sources[0] + at, m)
+        for q in range(1, size):
+            copy_bytes(sources[q] + at, sources[0] + at, m * item)
         lo += m
 
 
@@ -221,7 +232,13 @@ def _take(state: Any, sources: Any, piece: int) -> None:
             return
         if state[ALLREDUCE] != 0 and size == 2:
             # What is here is this rank's own part; reductions of two are commutative.
-            reduce_into(state[CODE], target, sources[1 - rank] + inside, length // item)
+            call_kernel(
+                state[REDUCE],
+                state[OPERATION],
+                target,
+                sources[1 - rank] + inside,
+                length // item,
+            )
         else:
             _reduce_all(state, sources, inside, target, length // item)
         return
