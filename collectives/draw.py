@@ -7,8 +7,8 @@ names the blocks. Only the standard library is needed.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -23,6 +23,9 @@ MAX_RANKS = 512
 
 _LABEL = 14
 """The most characters of a label; where the blocks need more, it gives their number."""
+
+_LABELS = 3
+"""The most labels of one colour that a rank has in a round; with more, one label has all blocks."""
 
 _ROW, _COLUMN, _LEFT, _TOP, _FOOT = 50, 104, 84, 96, 62  # pixels
 _INK, _FAINT = "#1f2933", "#c3cbd4"
@@ -81,7 +84,7 @@ def draw_svg(algorithm: Algorithm, size: int) -> str:
         f"{escape(_facts(algorithm, rounds, messages, blocks))}</text>",
         *_grid(sheet),
         *(a.line(sheet) for a in arrows),
-        *(a.label() for a in arrows if blocks > 1),
+        *(a.label() for a in arrows if a.text and blocks > 1),
         *_legend(sheet, messages, blocks),
         "</svg>",
     ]
@@ -168,14 +171,24 @@ def _count(n: int, what: str) -> str:
 
 def _label(message: Message) -> str:
     """Return the blocks, as the sender numbers them: ``3``, ``0-3`` or ``1,4-5``."""
+    return _spans((piece.block, piece.count) for piece in message.pieces)
+
+
+def _union(messages: Sequence[Message]) -> str:
+    """Return the blocks of several messages, each once."""
+    blocks = {b for m in messages for p in m.pieces for b in range(p.block, p.block + p.count)}
+    return _spans((b, 1) for b in sorted(blocks))
+
+
+def _spans(ranges: Iterable[tuple[int, int]]) -> str:
     spans: list[list[int]] = []
-    for piece in message.pieces:
-        if spans and spans[-1][1] == piece.block:
-            spans[-1][1] += piece.count
+    for first, count in ranges:
+        if spans and spans[-1][1] == first:
+            spans[-1][1] += count
         else:
-            spans.append([piece.block, piece.block + piece.count])
+            spans.append([first, first + count])
     text = ",".join(str(a) if b - a == 1 else f"{a}-{b - 1}" for a, b in spans)
-    return text if len(text) <= _LABEL else f"{message.count} blocks"
+    return text if len(text) <= _LABEL else f"{sum(b - a for a, b in spans)} blocks"
 
 
 def _head(reduced: bool) -> str:
@@ -212,9 +225,18 @@ def _grid(sheet: _Sheet) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Arrow:
-    """A message, and where its label sits: on the sender's row, one below the other."""
+    """A message, and its label: on the sender's row, one below the other.
+
+    Attributes:
+        message: which.
+        text: the label; empty where another arrow from the same place has it.
+        x: the middle of the label.
+        y: that, too.
+        width: of the label.
+    """
 
     message: Message
+    text: str
     x: float
     y: float
     width: float
@@ -233,26 +255,41 @@ class _Arrow:
         return f'<g class="{kind} {_NAMES[m.reduced]}">{tip}{shape}</g>'
 
     def label(self) -> str:
-        m, x, y, width = self.message, self.x, self.y, self.width
+        x, y, width = self.x, self.y, self.width
         return (
-            f'<g class="label {_NAMES[m.reduced]}"><rect x="{x - width / 2:g}" y="{y - 8:g}" '
-            f'width="{width:g}" height="16" rx="7"/>'
-            f'<text x="{x:g}" y="{y + 4.3:g}">{_label(m)}</text></g>'
+            f'<g class="label {_NAMES[self.message.reduced]}"><rect x="{x - width / 2:g}" '
+            f'y="{y - 8:g}" width="{width:g}" height="16" rx="7"/>'
+            f'<text x="{x:g}" y="{y + 4.3:g}">{self.text}</text></g>'
         )
 
 
 def _arrows(sheet: _Sheet, messages: Sequence[Message], blocks: int) -> list[_Arrow]:
-    together = Counter((m.round, m.source) for m in messages)
-    placed: Counter[tuple[int, int]] = Counter()
-    arrows = []
+    places: defaultdict[tuple[int, int], list[Message]] = defaultdict(list)
     for m in messages:
-        at = m.round, m.source
-        offset = placed[at] - (together[at] - 1) / 2
-        placed[at] += 1
-        width = 9 + 7 * len(_label(m)) if blocks > 1 else 0
-        x = sheet.x(m.round) + (9 + width / 2 if width else 5)
-        arrows.append(_Arrow(m, x, sheet.y(m.source) + 17 * offset, width))
+        places[m.round, m.source].append(m)
+    arrows = []
+    for (k, source), there in places.items():
+        labels = _labels(there)
+        for i, (text, together) in enumerate(labels):
+            y = sheet.y(source) + 17 * (i - (len(labels) - 1) / 2)
+            width = 9 + 7 * len(text) if blocks > 1 else 0
+            x = sheet.x(k) + (9 + width / 2 if width else 5)
+            arrows += [_Arrow(m, text if m is together[0] else "", x, y, width) for m in together]
     return arrows
+
+
+def _labels(messages: Sequence[Message]) -> list[tuple[str, list[Message]]]:
+    """Return the labels of what a rank sends in a round, and the messages that share each."""
+    by_kind: defaultdict[tuple[bool, bool], dict[str, list[Message]]] = defaultdict(dict)
+    for m in messages:
+        by_kind[m.source == m.target, m.reduced].setdefault(_label(m), []).append(m)
+    found: list[tuple[str, list[Message]]] = []
+    for labels in by_kind.values():
+        if len(labels) > _LABELS:
+            together = [m for some in labels.values() for m in some]
+            labels = {_union(together): together}
+        found += labels.items()
+    return found
 
 
 def _legend(sheet: _Sheet, messages: Sequence[Message], blocks: int) -> list[str]:

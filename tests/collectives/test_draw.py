@@ -5,7 +5,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collectives.collective import ALLREDUCE, ALLTOALL, BCAST
+from collectives.collective import (
+    ALLGATHER,
+    ALLREDUCE,
+    ALLTOALL,
+    BCAST,
+    REDUCE_SCATTER,
+    SCATTER,
+)
 from collectives.draw import MAX_MESSAGES, draw_svg, draw_text
 from collectives.messages import messages_of
 from collectives.step import Recv, Reduce, Send
@@ -83,6 +90,21 @@ def test_labels_of_one_rank_and_round_do_not_overlap():
     tops = sorted(float(g.find(f"{SVG}rect").get("y")) for g in groups(svg, "label"))
     assert len(tops) == 3
     assert min(b - a for a, b in pairwise(tops)) >= 16
+
+
+def test_messages_of_the_same_blocks_share_a_label():
+    svg = draw_svg(named("linear", SCATTER), 4)
+    assert [g.find(f"{SVG}text").text for g in groups(svg, "label")] == ["1", "2", "3"]
+    svg = draw_svg(named("direct", ALLGATHER), 7)
+    assert [g.find(f"{SVG}text").text for g in groups(svg, "label")] == list("0123456")
+
+
+def test_many_messages_share_a_label_with_all_their_blocks():
+    svg = draw_svg(named("direct", REDUCE_SCATTER), 6)
+    labels = [g.find(f"{SVG}text").text for g in groups(svg, "label")]
+    assert labels == ["1-5", "0,2-5", "0-1,3-5", "0-2,4-5", "0-3,5", "0-4"]
+    starts = {line.get("x1") for g in groups(svg, "message") for line in g.iter(f"{SVG}line")}
+    assert len(starts) == len(set(map(len, labels)))  # all of a rank begin at its label
 
 
 def test_everything_lies_inside_the_picture():
