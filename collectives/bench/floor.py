@@ -78,7 +78,7 @@ def _by_numpy(parts: Vectors) -> None:
 def _by_numba() -> Callable[[Vectors], None]:
     from numba import njit
 
-    @njit(nogil=True)
+    @njit(nogil=True)  # type: ignore[untyped-decorator]
     def kernel(parts: Any) -> None:
         first = parts[0]
         if len(parts) == 2:

@@ -42,6 +42,11 @@ ALGORITHMS = (AUTO, "recursive_doubling", "rabenseifner", "ring", "ring:segments
 BUDGET = 12.0
 """Seconds for each length, where nobody says."""
 
+SHORT = 1 << 16
+BATCH = 10
+"""Shorter data are timed twice: call by call, where a good part of the time is that the ranks do
+not leave the barrier before at the same moment, and so many calls at a time."""
+
 MORE_RANKS = 0.15
 """What more than two ranks may take on top."""
 

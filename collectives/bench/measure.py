@@ -29,6 +29,7 @@ class Timing:
         label: of the variant.
         seconds: float64 (repetitions,): of a call, on the slowest rank.
         wrong: elements on all ranks that differ from what they must be.
+        calls: how many were timed as one; the seconds are of one of them.
         overlap: of a computation and the call beside it: the part of the call's time that they
             had in common, 0 to 1; None: nothing was computed.
     """
@@ -36,6 +37,7 @@ class Timing:
     label: Label
     seconds: npt.NDArray[np.float64]
     wrong: int
+    calls: int = 1
     overlap: float | None = None
 
     @property
@@ -71,7 +73,7 @@ def measure(
     wrong = np.maximum(wrong, _wrong(variants))
     comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
     comm.Allreduce(MPI.IN_PLACE, wrong, MPI.SUM)
-    return [Timing(v.label, seconds[:, i], int(wrong[i])) for i, v in enumerate(variants)]
+    return [Timing(v.label, seconds[:, i], int(wrong[i]), calls) for i, v in enumerate(variants)]
 
 
 def _wrong(variants: Sequence[Variant]) -> npt.NDArray[np.int64]:

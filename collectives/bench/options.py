@@ -10,7 +10,6 @@ from typing import Any
 from collectives.bench import limits
 from collectives.bench.settings import (
     AUTO,
-    BATCH,
     COMPARED,
     DTYPES,
     EXECUTORS,
@@ -18,7 +17,6 @@ from collectives.bench.settings import (
     MODES,
     MOST,
     PLACEMENTS,
-    SHORT,
     UNEVEN,
     Settings,
 )
@@ -114,8 +112,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--batch",
         type=positive,
         metavar="N",
-        help=f"calls timed as one ({BATCH} below {SHORT >> 10} KiB where all ranks wait for all, "
-        "else 1)",
+        help="calls in a row that are timed as one (1): the time of a call in a tight loop",
     )
     parser.add_argument(
         "--budget",

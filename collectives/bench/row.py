@@ -38,6 +38,7 @@ class Row:
         overlap: the part of the collective's time that a computation beside it could use, 0 to 1;
             None where that was not measured.
         native_overlap: the same of the library's non-blocking call: the better one.
+        calls: in a row, that were timed as one; the times are of one of them.
     """
 
     collective: str
@@ -58,6 +59,7 @@ class Row:
     chosen: str
     overlap: float | None
     native_overlap: float | None
+    calls: int
 
 
 def bus_bandwidth(collective: Collective, ranks: int, nbytes: int, seconds: float) -> float:

@@ -13,7 +13,7 @@ from collectives.bench.overlap import measure_overlap
 from collectives.bench.pin import pin
 from collectives.bench.room import check_room
 from collectives.bench.row import Row
-from collectives.bench.settings import BATCH, OVERLAP, OVERLAP_TEST, SHORT, Settings
+from collectives.bench.settings import OVERLAP, OVERLAP_TEST, Settings
 from collectives.bench.table import heading, rows, table
 from collectives.bench.ways import Builder, RefusedError
 
@@ -75,7 +75,7 @@ def _collective(comm: MPI.Comm, settings: Settings, say: Report, gloo: Gloo | No
         ways = builder.build()
         timings = []
         if ways.variants:
-            timings += measure(comm, settings, ways.variants, calls=settings.calls(length))
+            timings += measure(comm, settings, ways.variants, calls=settings.batch)
         timings += measure_overlap(comm, settings, ways.overlapped)
         ways.close()
         say(table(settings.collective, ranks, length, timings, overlap=overlap))
@@ -101,23 +101,22 @@ def about_machine(comm: MPI.Comm) -> str:
 
 def about(settings: Settings) -> str:
     """Return what stands over the table: what is timed, how, and what is compared with what."""
-    if settings.batch is not None:
-        calls = f"{settings.batch} calls in a row are timed as one"
-    elif settings.batched:
-        calls = f"below {SHORT >> 10} KiB {BATCH} calls in a row are timed as one"
-    else:
-        calls = "each call is timed by itself"
     return "\n".join(
         (
             f"# {settings.name}, {settings.dtype}" + f", {settings.op.name}" * settings.reduces,
             f"# runs: {settings.least} to {settings.most} of each in turns, as {settings.budget:g} "
             "s a length allow; a barrier before each; its time is that of the slowest rank",
-            f"# {calls}, ours and the library's alike; the input is restored before, and so as "
-            "warm as the caches can hold it",
+            f"# a run is {calls_text(settings.batch)}, ours and the library's alike; the input is "
+            "restored before, and so as warm as the caches can hold it",
             "# GB/s: bus bandwidth as in nccl-tests; ratio: to the faster of the library's own "
             "calls; wrong: elements unlike its result",
         )
     )
+
+
+def calls_text(calls: int) -> str:
+    """Return what is timed as one."""
+    return "a single call" if calls == 1 else f"{calls} calls in a row"
 
 
 def silent(line: str) -> None:

@@ -43,16 +43,6 @@ LEAST = 5
 MOST = 1000
 """As many repetitions, and hardly anything changes."""
 
-SHORT = 1 << 16
-"""Buffers of fewer bytes are timed in batches."""
-
-BATCH = 10
-"""Calls in a batch."""
-
-_MEETINGS = ("allreduce", "barrier", "allgather", "alltoall")
-# Nobody leaves these before everybody has come. In the others the root, or a leaf, would run ahead
-# of the rest in a batch, and the time of a call would be no more than what a call costs the sender.
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -71,8 +61,8 @@ class Settings:
         compare: of `COMPARED`.
         dtype: of the elements.
         op: of the reductions.
-        batch: calls without a barrier between them that are timed as one; None: `BATCH` for
-            buffers shorter than `SHORT`, where every rank waits for every other; else 1.
+        batch: calls, one right after the other, that are timed as one. With more than one the
+            root of a rooted collective runs ahead of the others, and its time says little.
         budget: seconds for each size.
         least: at least as many repetitions, however long they take.
         most: at most as many, however short they are.
@@ -88,7 +78,7 @@ class Settings:
     compare: tuple[str, ...] = ()
     dtype: str = "float32"
     op: Op = SUM
-    batch: int | None = None
+    batch: int = 1
     budget: float = 1.0
     least: int = LEAST
     most: int = MOST
@@ -102,14 +92,3 @@ class Settings:
     def reduces(self) -> bool:
         """Whether the collective reduces."""
         return self.collective.name in ("allreduce", "reduce", "reduce_scatter")
-
-    @property
-    def batched(self) -> bool:
-        """Whether short buffers are timed in batches."""
-        return self.batch is None and self.collective.name in _MEETINGS
-
-    def calls(self, nbytes: int) -> int:
-        """Return the number of calls that are timed as one, for a buffer of so many bytes."""
-        if self.batch is not None:
-            return self.batch
-        return BATCH if self.batched and nbytes < SHORT else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mpi4py import MPI
@@ -62,10 +62,10 @@ def run_suite(
     found: list[Row] = []
     results: list[_Length] = []
     for nbytes in chosen.sizes:
-        length, timings = _time(comm, chosen, nbytes, say)
-        say(table(ALLREDUCE, ranks, length.nbytes, timings, overlap=False))
-        found += rows(chosen, library(), ranks, length.nbytes, timings)
-        results.append(length)
+        for length, timings in _time(comm, chosen, nbytes, say):
+            say(table(ALLREDUCE, ranks, length.nbytes, timings, overlap=False))
+            found += rows(chosen, library(), ranks, length.nbytes, timings)
+            results.append(length)
     say(_summary(ranks, results))
     checks = [check for length in results for check in length.checks(ranks)]
     return found, checks
@@ -77,12 +77,14 @@ class _Length:
 
     Attributes:
         nbytes: the length.
+        calls: that were timed as one.
         native: seconds of the faster of the library's calls.
         ours: timings by what was asked for.
         floor: that of the floor, where it was measured.
     """
 
     nbytes: int
+    calls: int
     native: float
     ours: Mapping[Label, Timing]
     floor: Timing | None
@@ -100,40 +102,41 @@ class _Length:
         if limit is None:
             return []
         more = limits.MORE_RANKS if ranks > 2 else 0.0
-        size = bytes_text(self.nbytes)
         return [
-            _check(f"window {size}", self.ours.get(_IN_WINDOW), self.native, limit.window + more),
-            _check(f"private {size}", self.ours.get(_BY_ITSELF), self.native, limit.private + more),
-            _check(f"messages {size}", self.messages(), self.native, limit.messages + more),
+            self._check("window", _IN_WINDOW, limit.window + more),
+            self._check("private", _BY_ITSELF, limit.private + more),
+            self._check("messages", self.messages(), limit.messages + more),
         ]
 
     def checks(self, ranks: int) -> list[Check]:
         """Return all figures with their limits."""
         found = self.columns(ranks)
-        size = bytes_text(self.nbytes)
         best, auto = self.messages(), self.ours.get(_MESSAGES[0])
         if best is not None and auto is not None:
             # What it chose may have been timed twice: under its own name too.
             same = [t for t in self._sent() if t.label.chosen == auto.label.chosen]
             least = min(same, key=lambda t: t.median)
-            found.append(_check(f"auto {size}", least, best.median, limits.CHOICE))
+            found.append(self._check("auto", least, limits.CHOICE, best.median))
         if self.floor is not None:
-            window = self.ours.get(_IN_WINDOW)
-            found.append(_check(f"floor {size}", window, self.floor.median, limits.FLOOR))
+            found.append(self._check("floor", _IN_WINDOW, limits.FLOOR, self.floor.median))
         return found
 
-
-def _check(what: str, timing: Timing | None, base: float, limit: float) -> Check:
-    if timing is None:
-        return Check(what, None, limit)
-    label = timing.label
-    note = label.name if label.executor == NATIVE else f"{label.executor} {label.name}"
-    return Check(what, timing.median / base, limit, note=note)
+    def _check(
+        self, what: str, ours: Timing | Label | None, limit: float, base: float | None = None
+    ) -> Check:
+        what += f" {bytes_text(self.nbytes)}" + (f" x{self.calls}" if self.calls > 1 else "")
+        timing = self.ours.get(ours) if isinstance(ours, Label) else ours
+        if timing is None:
+            return Check(what, None, limit)
+        label = timing.label
+        note = label.name if label.executor == NATIVE else f"{label.executor} {label.name}"
+        return Check(what, timing.median / (base or self.native), limit, note=note)
 
 
 def _time(
     comm: MPI.Comm, chosen: Settings, nbytes: int, say: Report
-) -> tuple[_Length, list[Timing]]:
+) -> Iterator[tuple[_Length, list[Timing]]]:
+    """Time all at a length, in one way or in two."""
     builder = Builder(comm, chosen, nbytes, say)
     builder.add_library()
     ways = builder.ways
@@ -149,19 +152,21 @@ def _time(
         floor = Floor(comm, nbytes)
         label = Label(f"floor ({floor.kernel})", MEMORY, WINDOW, IN_PLACE)
         ways.variants.append(Variant(label, floor.reset, floor.reset, floor.move, lambda: 0))
-    timings = measure(comm, chosen, ways.variants, calls=chosen.calls(nbytes))
+    twice = chosen.batch == 1 and nbytes < limits.SHORT
+    for calls in (1, limits.BATCH) if twice else (chosen.batch,):
+        timings = measure(comm, chosen, ways.variants, calls=calls, part=0.5 if twice else 1.0)
+        native = native_seconds(timings, timings[0])
+        assert native is not None
+        ours = {label: timings[i] for label, i in where.items()}
+        yield _Length(ways.nbytes, calls, native, ours, timings[-1] if floor else None), timings
     ways.close()
     if floor is not None:
         floor.close()
-    native = native_seconds(timings, timings[0])
-    assert native is not None
-    ours = {label: timings[i] for label, i in where.items()}
-    return _Length(ways.nbytes, native, ours, timings[-1] if floor is not None else None), timings
 
 
 def _summary(ranks: int, results: Sequence[_Length]) -> str:
     more = f"; limits for 2 ranks + {limits.MORE_RANKS:g}" if ranks > 2 else ""
-    head = f"{'bytes':>10}{'library us':>13}  {limits.COLUMNS[0]:{_VERDICT}}" + "".join(
+    head = f"{'bytes':>10}{'calls':>7}{'library us':>13}  {limits.COLUMNS[0]:{_VERDICT}}" + "".join(
         f"{name:{_VERDICT + _NOTE}}" for name in limits.COLUMNS[1:]
     )
     lines = [
@@ -169,10 +174,11 @@ def _summary(ranks: int, results: Sequence[_Length]) -> str:
         "# time over that of the faster of the library's two calls, and its limit" + more,
         "# window: the data lie in the window that the ranks share; private: in their own memory, "
         "auto; messages: native executor, the best of its algorithms",
+        f"# calls: in a row that are timed as one; below {limits.SHORT >> 10} KiB both ways count",
         head.rstrip(),
     ]
     for length in results:
-        cells = [f"{length.nbytes:>10}{1e6 * length.native:>13.2f}  "]
+        cells = [f"{length.nbytes:>10}{length.calls:>7}{1e6 * length.native:>13.2f}  "]
         for i, check in enumerate(length.columns(ranks)):
             cells.append(f"{check.verdict:{_VERDICT}}")
             if i:

@@ -69,6 +69,7 @@ def rows(
                 chosen=t.label.chosen or t.label.algorithm,
                 overlap=t.overlap,
                 native_overlap=max(overlaps, default=None),
+                calls=t.calls,
             )
         )
     return found

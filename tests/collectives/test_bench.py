@@ -22,7 +22,7 @@ from collectives.bench.settings import (
 from collectives.bench.table import heading, rows, table
 from collectives.bench.variant import LIBRARY, Label
 from collectives.bench.ways import Builder
-from collectives.collective import ALLREDUCE, BARRIER, BCAST, COLLECTIVES
+from collectives.collective import ALLREDUCE, BARRIER, COLLECTIVES
 from collectives.registry import REGISTRY
 
 NUMBER = (float, type(None))
@@ -45,6 +45,7 @@ KEYS = {
     "chosen": str,
     "overlap": NUMBER,
     "native_overlap": NUMBER,
+    "calls": int,
 }
 NO_FORMS = {
     "bcast": OUT_OF_PLACE,
@@ -201,7 +202,7 @@ def test_bus_bandwidth_of_four_ranks(name, factor):
 
 def library(mode, *times, overlap=None):
     name = f"MPI {mode}".replace("-", " ")
-    return Timing(Label(name, LIBRARY, "private", mode), np.array(times), 0, overlap)
+    return Timing(Label(name, LIBRARY, "private", mode), np.array(times), 0, overlap=overlap)
 
 
 def timings():
@@ -212,7 +213,7 @@ def timings():
             Label("auto", "native", "window", IN_PLACE, "ring"), np.array([7e-6, 8e-6, 90e-6]), 3
         ),
         library(OVERLAP, 2e-6, overlap=0.25),
-        Timing(Label("ring", "python", "private", OVERLAP), np.array([3e-6]), 0, 0.75),
+        Timing(Label("ring", "python", "private", OVERLAP), np.array([3e-6]), 0, overlap=0.75),
     ]
 
 
@@ -244,12 +245,11 @@ def test_the_table_has_a_line_for_each():
     assert len(heading(overlap=True)) >= len(third)
 
 
-def test_short_calls_are_timed_in_batches_where_all_wait_for_all():
-    assert Settings(ALLREDUCE, None, ()).calls(8) == 10
-    assert Settings(ALLREDUCE, None, ()).calls(1 << 16) == 1
-    assert Settings(BARRIER, None, ()).calls(0) == 10
-    assert Settings(BCAST, None, ()).calls(8) == 1
-    assert Settings(BCAST, None, (), batch=7).calls(8) == 7
+def test_calls_in_a_row(tmp_path):
+    words = ("--sizes", "8", "--budget", "5ms", "--algorithm", "ring", "--batch", "7")
+    (row,), said = rows_of(tmp_path, "allreduce", *words)
+    assert row["calls"] == 7
+    assert "# a run is 7 calls in a row, ours and the library's alike" in said
 
 
 def builder(comm, collective=ALLREDUCE, **settings):

@@ -42,23 +42,25 @@ def test_the_suite_times_every_executor_at_every_length(suite):
     ways += [("shared", "window", "in-place"), (None, "private", "in-place")]
     ways += [("shared", "private", "in-place")]
     ways += [("native", "private", "in-place")] * len(limits.ALGORITHMS)
-    assert len(rows) == 2 * len(ways)
-    for row, (executor, placement, mode) in zip(rows, 2 * ways, strict=True):
+    for row, (executor, placement, mode) in zip(rows, 3 * ways, strict=True):
         assert executor in (None, row["executor"])
         assert (row["placement"], row["mode"], row["wrong"]) == (placement, mode, 0)
-    assert [r["bytes"] for r in rows] == [8] * len(ways) + [1 << 16] * len(ways)
+    runs = [(8, 1), (8, 10), (1 << 16, 1)]
+    assert [(r["bytes"], r["calls"]) for r in rows] == [run for run in runs for _ in ways]
 
 
 def test_the_suite_judges_every_figure(suite):
     said, _ = suite
     table = said.splitlines()
-    head = next(i for i, line in enumerate(table) if line.split()[:3] == ["bytes", "library", "us"])
-    for line, nbytes in zip(table[head + 1 : head + 3], ("8", "65536"), strict=True):
-        assert line.split()[0] == nbytes
+    head = next(i for i, line in enumerate(table) if line.split()[:2] == ["bytes", "calls"])
+    runs = (["8", "1"], ["8", "10"], ["65536", "1"])
+    for line, run in zip(table[head + 1 : head + 4], runs, strict=True):
+        assert line.split()[:2] == run
         assert line.count("<=") == 3
         assert line.count("PASS") + line.count("MISS") == 3
     for what in (
         "auto 8 B",
+        "auto 8 B x10",
         "auto 64 KiB",
         "import collectives",
         "first native call of 2 ranks",
@@ -68,9 +70,9 @@ def test_the_suite_judges_every_figure(suite):
         (line,) = [line for line in table if line.startswith(f"{what}: ")]
         assert ("PASS" in line) != ("MISS" in line)
     held, of = table[-1].split()[0], table[-1].split()[2]
-    assert int(of) == 2 * 3 + 2 + 4
+    assert int(of) == 3 * 3 + 3 + 4
     assert int(held) == said.count(" PASS")
-    assert "of 12 limits held" in table[-1]
+    assert "of 16 limits held" in table[-1]
     simulated = next(line for line in table if line.startswith("its time off"))
     assert "PASS" in simulated
 
@@ -141,6 +143,7 @@ def row(**fields):
         "chosen": "ring",
         "overlap": None,
         "native_overlap": None,
+        "calls": 1,
     }
     return Row(**{**base, **fields})
 
