@@ -18,11 +18,14 @@ from mpi4py import MPI
 TAGS = 3 << 13
 """How many plans of one communicator can be told apart."""
 
-CALL_TAGS = (1 << 13) - 1
+CALL_TAGS = (1 << 13) - 2
 """How many calls of one communicator may be under way at once. Every MPI has 2^15 tags."""
 
 AGREEMENT_TAG = TAGS + CALL_TAGS
-"""The last tag: ranks compare their calls with it, whatever these calls are."""
+"""Ranks compare their calls with it, whatever these calls are."""
+
+ALARM_TAG = AGREEMENT_TAG + 1
+"""The last tag: a rank that has waited too long tells the others."""
 
 
 class InFlight(Protocol):
