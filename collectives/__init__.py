@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         scatter,
     )
     from collectives.bind import bind
-    from collectives.window import empty
     from collectives.launch import check_launcher
     from collectives.plan import Plan
     from collectives.plans import (
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         plan_reduce_scatter,
         plan_scatter,
     )
+    from collectives.window import empty
 
 _HOME = {
     "abort_on_exception": "abort",

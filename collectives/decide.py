@@ -27,8 +27,10 @@ SCHEDULED = ("python", "native")
 EXECUTORS = (*SCHEDULED, "shared")
 """All of them."""
 
-SHORT = 8192
-"""Where nothing was measured: shorter data than this, in bytes, go through shared memory."""
+QUICK = {"Intel MPI": (8 << 10, 8 << 20)}
+"""Lengths in bytes, by MPI library, between which its messages inside a node are quicker than
+slots in shared memory; on other libraries they never were (two ranks on one node, measured by
+``python -m collectives bench``). It holds where no table says otherwise."""
 
 DIRECT = "direct"
 """What the shared executor does is this algorithm, where it has a name of a schedule."""
@@ -81,7 +83,8 @@ def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
     native, shared, window = _agreed(job, comm)
     size = comm.Get_size()
     executors: tuple[str, ...] = ("native", "python") if native else ("python",)
-    if shared and (window or job.nbytes < SHORT or settings.table is not None):
+    by_slots = not _messages_are_quicker(job.nbytes)
+    if shared and (window or by_slots or settings.table is not None):
         node = _node(comm)
         if node is not None and node.whole:
             placement = "window" if window else "private"
@@ -96,9 +99,14 @@ def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
                 )
                 if choice.source == "table":
                     return Decision(choice.algorithm, choice.executor)
-            if window or job.nbytes < SHORT:
+            if window or by_slots:
                 return Decision(DIRECT, "shared")
     return _scheduled(job, size, settings, executors)
+
+
+def _messages_are_quicker(nbytes: int) -> bool:
+    low, high = QUICK.get(MPI.get_vendor()[0], (0, 0))
+    return low <= nbytes < high
 
 
 def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ...]) -> Decision:

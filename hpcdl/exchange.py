@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import accumulate
 from math import prod
-from typing import Any
 
 from mpi4py import MPI
 

@@ -32,6 +32,7 @@ from collectives.executors.intrinsics import (
     relax,
     store_release,
 )
+from collectives.executors.streaming import stream_bytes
 
 (
     PHASE,
@@ -211,7 +212,7 @@ def _give(state: Any, slot: int, piece: int) -> None:
         length = _length(send_bytes[d], piece, piece_bytes)
         if length > 0:
             source = state[SOURCE] + send_at[d] + piece * piece_bytes
-            copy_bytes(slot + d * piece_bytes, source, length)
+            stream_bytes(slot + d * piece_bytes, source, length)
 
 
 @_compiled
@@ -341,18 +342,22 @@ def _run_sliced(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
                 slot = ((step - 1) % _SLOTS) * slot_bytes
                 _fill(sources, segments, size, state[SLOTS_AT] + slot)
                 result = segments[rank] + state[RESULTS_AT] + slot
-                _reduce_all(state, sources, lo * item, result, hi - lo)
+                # By way of the target, which takes its own slice too: it is this rank's alone.
+                own = state[TARGET] + (i - 1) * piece_bytes + lo * item
+                _reduce_all(state, sources, lo * item, own, hi - lo)
+                stream_bytes(result, own, (hi - lo) * item)
             if i >= 3:
                 start = (i - 3) * piece_bytes
                 count = _length(total, i - 3, piece_bytes) // item
                 slot = ((step - 3) % _SLOTS) * slot_bytes
                 for q in range(size):
                     lo, hi = _slice(count, q, size, item)
-                    copy_bytes(
-                        state[TARGET] + start + lo * item,
-                        segments[q] + state[RESULTS_AT] + slot,
-                        (hi - lo) * item,
-                    )
+                    if q != rank:
+                        copy_bytes(
+                            state[TARGET] + start + lo * item,
+                            segments[q] + state[RESULTS_AT] + slot,
+                            (hi - lo) * item,
+                        )
         state[GIVEN] = 0
         i += 1
     sequence[0] = base + pieces + 2

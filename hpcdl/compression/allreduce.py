@@ -9,8 +9,8 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives import Traffic
-from collectives.closing import Closing
 from collectives.arguments import check_buffer
+from collectives.closing import Closing
 from hpcdl.array import Array
 from hpcdl.compression.codec import Codec, State, check_vector
 from hpcdl.compression.cost import choose_route
