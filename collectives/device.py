@@ -106,18 +106,14 @@ def _from_dlpack(name: str, obj: Any, module: Any, where: str) -> Any:
             return bits.view(ml_dtypes.bfloat16)
         return module.from_dlpack(obj)
     except (BufferError, RuntimeError, TypeError, ValueError, ImportError) as error:
-        raise TypeError(
-            f"{name}: the {type(obj).__name__} cannot be read ({error}){where}"
-        ) from error
+        raise _unreadable(name, obj, error, where) from error
 
 
 def _cuda_interface(name: str, obj: Any, where: str) -> Mapping[str, Any] | None:
     try:
         found: Mapping[str, Any] | None = getattr(obj, "__cuda_array_interface__", None)
     except RuntimeError as error:  # of a tensor that requires a gradient
-        raise TypeError(
-            f"{name}: the {type(obj).__name__} cannot be read ({error}){where}"
-        ) from error
+        raise _unreadable(name, obj, error, where) from error
     return found
 
 
@@ -138,17 +134,23 @@ def _cupy(name: str, obj: Any, where: str) -> Any:
 def mpi_says_cuda_aware() -> bool:
     """Return whether the MPI in this process says that it takes device pointers.
 
-    The answer is the same on all ranks that have a device. A library without
-    ``MPIX_Query_cuda_support`` has said nothing; before MPI is started none has.
+    The answer is the same on all ranks that have a device. A library that has no function to ask
+    has said nothing; before MPI is started none has.
     """
     from mpi4py import MPI
 
     from collectives.launch import libmpi_path
 
-    if not MPI.Is_initialized():
-        return False
-    query = getattr(ctypes.CDLL(libmpi_path()), "MPIX_Query_cuda_support", None)
-    return query is not None and bool(query())
+    return MPI.Is_initialized() and _says(ctypes.CDLL(libmpi_path()))
+
+
+def _says(library: Any) -> bool:
+    query = getattr(library, "MPIX_Query_cuda_support", None)
+    if query is not None:
+        return bool(query())
+    query = getattr(library, "MPIX_GPU_query_support", None)  # of Cray MPICH
+    found, cuda = ctypes.c_int(0), 0
+    return query is not None and query(cuda, ctypes.byref(found)) == 0 and bool(found.value)
 
 
 def mpi_is_cuda_aware() -> bool:

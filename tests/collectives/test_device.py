@@ -154,6 +154,25 @@ def test_before_mpi_is_started_nothing_is_known():
     assert said == "False\nFalse\n"  # The MPIs from PyPI are not CUDA-aware.
 
 
+@pytest.mark.parametrize("says", [0, 1])
+def test_whom_a_library_answers(says):
+    """By either function; a library with neither has said nothing."""
+
+    def gpu_query_support(kind, found):
+        assert kind == 0
+        found._obj.value = says
+        return 0
+
+    for functions in (
+        {"MPIX_Query_cuda_support": lambda: says},
+        {"MPIX_GPU_query_support": gpu_query_support},
+        {"MPIX_Query_cuda_support": lambda: says, "MPIX_GPU_query_support": lambda *_: 1 / 0},
+    ):
+        assert device._says(SimpleNamespace(**functions)) is bool(says)
+    assert device._says(SimpleNamespace()) is False
+    assert device._says(SimpleNamespace(MPIX_GPU_query_support=lambda kind, found: 16)) is False
+
+
 @pytest.mark.ranks(1, 2, every_mpi=True)
 def test_a_trial_is_a_job_of_its_own(comm):
     """A child of a rank comes to be, and sends itself what it has; here, from host memory."""
