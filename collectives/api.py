@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
+from collectives.agreement import checked
 from collectives.arguments import at, bounds_of, check_alike, check_buffer
 from collectives.calls import call
 from collectives.collective import GATHER, SCATTER
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collectives.options import Options
 
 
+@checked
 def allreduce(
     sendbuf: Any,
     recvbuf: Any = None,
@@ -68,6 +70,7 @@ def allreduce(
     return result
 
 
+@checked
 def reduce(
     sendbuf: Any,
     recvbuf: Any = None,
@@ -89,6 +92,7 @@ def reduce(
     return result
 
 
+@checked
 def bcast(
     buffer: Any,
     root: int = 0,
@@ -116,6 +120,7 @@ def bcast(
     return buffer
 
 
+@checked
 def reduce_scatter(
     sendbuf: Any,
     recvbuf: Any = None,
@@ -161,6 +166,7 @@ def reduce_scatter(
     return recvbuf
 
 
+@checked
 def allgather(
     sendbuf: Any,
     recvbuf: Any = None,
@@ -206,6 +212,7 @@ def allgather(
     return recvbuf
 
 
+@checked
 def alltoall(
     sendbuf: Any,
     recvbuf: Any,
@@ -226,6 +233,7 @@ def alltoall(
     return recvbuf
 
 
+@checked
 def gather(
     sendbuf: Any,
     recvbuf: Any = None,
@@ -247,6 +255,7 @@ def gather(
     return recvbuf
 
 
+@checked
 def scatter(
     sendbuf: Any,
     recvbuf: Any,
@@ -268,6 +277,7 @@ def scatter(
     return recvbuf
 
 
+@checked
 def barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> None:
     """Return when all ranks have called this.
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
+from collectives.agreement import agree, agree_counts
 from collectives.arguments import at
 from collectives.blocks import Blocks, Joined, Regions
+from collectives.channel import open_channel
 from collectives.collective import Collective
 from collectives.decide import DIRECT, SCHEDULED, decide
+from collectives.executors.background import BackgroundPlan
 from collectives.executors.layout import MESSAGE_BYTES
 from collectives.executors.native import NativePlan, NotNative, numba_is_there
 from collectives.executors.nodes import plan_between_nodes
@@ -26,6 +30,7 @@ from collectives.registry import REGISTRY
 from collectives.sharedmemory import SharedMemoryError
 from collectives.step import Recv, Round, Send, rotated
 from collectives.traffic import Traffic
+from collectives.watchdog import watched
 from collectives.window import open_node
 
 if TYPE_CHECKING:
@@ -83,6 +88,38 @@ def bind_job(
         ValueError: no such algorithm or executor, or it cannot do this.
     """
     settings = Settings(**options)
+    if settings.check:
+        check_agreement(job, comm, settings)
+    made = _bound(job, comm, settings, tag)
+    return made if settings.timeout is None else watched(made, comm, settings.timeout)
+
+
+def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:
+    """Check that all ranks make the same call. Collective over ``comm``.
+
+    Raises:
+        AgreementError: they do not; on all ranks.
+    """
+    name = job.collective.name
+    array = job.target if job.target is not None else job.source
+    call: dict[str, object] = {"dtype": array.dtype}
+    if job.layout == () and name != "alltoall":
+        call["shape"] = array.shape
+    elif not job.straight:
+        call["counts"] = [stop - start for start, stop in pairwise(job.bounds)]
+    call |= {"op": job.op, "root": job.root}
+    call |= {"algorithm": settings.algorithm, "executor": settings.executor}
+    agree(comm, name, call)
+    if job.straight:
+        send, recv = (
+            [stop - start for start, stop in pairwise(b)] for b in (job.bounds, job.target_bounds)
+        )
+        agree_counts(comm, name, send, recv)
+
+
+def _bound(job: Job, comm: MPI.Comm, settings: Settings, tag: int | None) -> Plan:
+    if settings.background:
+        settings = _in_background(settings, comm)
     decision = decide(job, comm, settings)
     if decision.executor == "shared":
         try:
@@ -103,12 +140,28 @@ def bind_job(
         comm,
         job.op,
         executor=decision.executor,
-        traffic=settings.traffic,
+        traffic=None if settings.background else settings.traffic,
         tag=tag,
         regions=[a for a in (job.source, job.target) if isinstance(a, np.ndarray)],
     )
     made.algorithm = algorithm.spec
+    if settings.background:
+        assert isinstance(made, NativePlan)
+        return BackgroundPlan(made, open_channel(comm), settings.traffic)
     return made
+
+
+def _in_background(settings: Settings, comm: MPI.Comm) -> Settings:
+    if settings.executor not in ("auto", "native"):
+        raise ValueError(
+            f"background=True: needs the executor native, not {settings.executor}{at(comm)}"
+        )
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise ValueError(
+            "background=True: MPI was started for a single thread; it needs THREAD_MULTIPLE"
+            f"{at(comm)}"
+        )
+    return replace(settings, executor="native")
 
 
 def bind(

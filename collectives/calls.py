@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from collectives.bind import Job, bind_job
+from collectives.bind import Job, bind_job, check_agreement
 from collectives.channel import open_channel
 from collectives.options import Settings
 from collectives.plan import Plan
@@ -60,8 +60,13 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> None:
     """
     arrays = [a for a in (job.source, job.target) if a is not None]
     settings = Settings(**options)
+    if settings.check:
+        check_agreement(job, comm, settings)
+        options["check"] = False
     keeps = (
         job.layout is not None
+        and settings.timeout is None
+        and not settings.background
         and settings.executor != "python"
         and all(isinstance(a, np.ndarray) for a in arrays)
     )

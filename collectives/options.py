@@ -21,6 +21,8 @@ class Options(TypedDict, total=False):
         table: what `collectives.tune` measured on this machine; it rules what "auto" means.
         traffic: counters to add to.
         check: compare the call on all ranks first (see `collectives.agreement`).
+        background: make progress between `start` and `wait` in a thread of its own, while Python
+            computes (see `collectives.executors.background`); needs the native executor.
         timeout: seconds after which a wait shows the stacks of all ranks and ends the job (see
             `collectives.watchdog`).
     """
@@ -30,6 +32,7 @@ class Options(TypedDict, total=False):
     table: Table | None
     traffic: Traffic | None
     check: bool
+    background: bool
     timeout: float | None
 
 
@@ -42,4 +45,5 @@ class Settings:
     table: Table | None = None
     traffic: Traffic | None = None
     check: bool = False
+    background: bool = False
     timeout: float | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
+from collectives.agreement import checked
 from collectives.arguments import at, check_buffer
 from collectives.bind import bind, bind_job
 from collectives.blocks import Regions
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collectives.options import Options
 
 
+@checked
 def plan_allreduce(
     buffer: Any, op: Op = SUM, *, comm: MPI.Comm, **options: Unpack[Options]
 ) -> Plan:
@@ -54,6 +56,7 @@ def plan_allreduce(
     return bind_job(allreduce_job(buffer, op, comm), comm, **options)
 
 
+@checked
 def plan_reduce(
     buffer: Any, op: Op = SUM, root: int = 0, *, comm: MPI.Comm, **options: Unpack[Options]
 ) -> Plan:
@@ -66,6 +69,7 @@ def plan_reduce(
     return bind_job(reduce_job(buffer, op, root, comm), comm, **options)
 
 
+@checked
 def plan_bcast(buffer: Any, root: int = 0, *, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
     """Plan a broadcast from ``root``, in place. Any dtype of fixed size.
 
@@ -76,6 +80,7 @@ def plan_bcast(buffer: Any, root: int = 0, *, comm: MPI.Comm, **options: Unpack[
     return bind_job(bcast_job(buffer, root, comm), comm, **options)
 
 
+@checked
 def plan_reduce_scatter(
     buffer: Any,
     op: Op = SUM,
@@ -103,6 +108,7 @@ def plan_reduce_scatter(
     return bind_job(reduce_scatter_job(buffer, op, counts, comm), comm, **options)
 
 
+@checked
 def plan_allgather(
     buffer: Any,
     *,
@@ -117,6 +123,7 @@ def plan_allgather(
     return bind_job(allgather_job(buffer, counts, comm), comm, **options)
 
 
+@checked
 def plan_alltoall(
     sendbuf: Any,
     recvbuf: Any,
@@ -144,6 +151,7 @@ def plan_alltoall(
     return bind_job(alltoall_job(sendbuf, recvbuf, sendcounts, recvcounts, comm), comm, **options)
 
 
+@checked
 def plan_gather(
     sendbuf: Any,
     recvbuf: Any,
@@ -171,6 +179,7 @@ def plan_gather(
     return bind_job(rooted_job(GATHER, sendbuf, recvbuf, root, counts, comm), comm, **options)
 
 
+@checked
 def plan_scatter(
     sendbuf: Any,
     recvbuf: Any,
@@ -187,6 +196,7 @@ def plan_scatter(
     return bind_job(rooted_job(SCATTER, recvbuf, sendbuf, root, counts, comm), comm, **options)
 
 
+@checked
 def plan_barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
     """Plan a barrier: it ends when all ranks have started it.
 

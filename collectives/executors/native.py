@@ -98,6 +98,7 @@ class NativePlan(Plan):
         self._traffic = traffic
         self._seconds = 0.0
         self._channel = open_channel(comm)
+        self._in_flight = self._channel.in_flight
         self._counted = tag is None
         self._tag = self._channel.take_tag() if tag is None else tag
         slots = max([r[8] for r in rows if r[0] == program.WAIT], default=0)
@@ -123,6 +124,7 @@ class NativePlan(Plan):
             (program.TESTALL, "MPI_Testall"),
         ):
             state[field] = mpi_function(name)
+        state[program.MAY_WAIT] = 1
         self._state = state
         self._address = int(state.ctypes.data)
         self._go: Callable[[int], int] = program.run
@@ -145,20 +147,16 @@ class NativePlan(Plan):
             RuntimeError: the plan is closed or runs already.
             MPI.Exception: MPI failed.
         """
-        if self._channel.in_flight or self._closed or self._running:
+        if self._in_flight or self._closed or self._running:
             super().run()
-            return
-        state = self._state
-        state[self._NEXT] = 0
-        state[self._MAY_WAIT] = 1
-        if self._traffic is None:
+        elif self._traffic is None:
             if self._go(self._address) < 0:
                 self._fail()
-            return
-        begin = time.perf_counter()
-        if self._go(self._address) < 0:
-            self._fail()
-        self._traffic.add(self.messages, self.bytes_sent, time.perf_counter() - begin)
+        else:
+            begin = time.perf_counter()
+            if self._go(self._address) < 0:
+                self._fail()
+            self._traffic.add(self.messages, self.bytes_sent, time.perf_counter() - begin)
 
     def start(self) -> None:
         """Begin a run: post the messages of the first round. Does not block."""
@@ -168,8 +166,7 @@ class NativePlan(Plan):
             raise RuntimeError("start: this plan runs already; wait for it first")
         begin = time.perf_counter()
         self._running = True
-        self._state[self._NEXT] = 0
-        self._channel.in_flight[self._tag] = self
+        self._in_flight[self._tag] = self
         self._progress(may_wait=False)
         self._seconds = time.perf_counter() - begin
 
@@ -188,23 +185,40 @@ class NativePlan(Plan):
         """Block until the run is finished; all runs in flight on the communicator go on."""
         self._check_started("wait")
         begin = time.perf_counter()
-        while self._tag in self._channel.in_flight and len(self._channel.in_flight) > 1:
+        while self._tag in self._in_flight and len(self._in_flight) > 1:
             self._channel.progress(None)
             time.sleep(0)  # where ranks share a core, a peer may need it
-        if self._tag in self._channel.in_flight:
+        if self._tag in self._in_flight:
             self._progress(may_wait=True)
         self._seconds += time.perf_counter() - begin
         self._finish()
 
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all rounds are done."""
-        return self._tag not in self._channel.in_flight or self._progress(may_wait=False)
+        return self._tag not in self._in_flight or self._progress(may_wait=False)
 
     def waiting_for(self) -> list[int]:
         """Return the ranks of the messages of the round that it waits in; [] where it does not."""
         if not self._running:
             return []
         return self._peers.get(int(self._state[self._NEXT]), [])
+
+    def run_backing_off(self, pause: int) -> None:
+        """Run it, sleeping for so many microseconds whenever there is nothing to do.
+
+        For a thread of its own: the interpreter's lock is not held, and the core is left to others.
+        Nothing else may be done with the plan meanwhile.
+
+        Raises:
+            MPI.Exception: MPI failed.
+        """
+        from collectives.executors import program
+
+        self._state[self._MAY_WAIT] = 0
+        said = program.run_backing_off(self._address, pause)
+        self._state[self._MAY_WAIT] = 1
+        if said < 0:
+            self._fail()
 
     def close(self) -> None:
         """Give back the tag. A run in flight is finished first; closing twice is harmless."""
@@ -227,11 +241,12 @@ class NativePlan(Plan):
     def _progress(self, *, may_wait: bool) -> bool:
         self._state[self._MAY_WAIT] = may_wait
         said = self._go(self._address)
+        self._state[self._MAY_WAIT] = 1
         if said < 0:
             self._fail()
         if said:
             # It needs no help any more; the caller still waits for it, but others need not.
-            self._channel.in_flight.pop(self._tag, None)
+            self._in_flight.pop(self._tag, None)
         return bool(said)
 
     def _finish(self) -> None:
@@ -243,7 +258,8 @@ class NativePlan(Plan):
         from collectives.executors import program
 
         self._running = False
-        self._channel.in_flight.pop(self._tag, None)
+        self._in_flight.pop(self._tag, None)
+        self._state[self._NEXT] = 0
         raise MPI.Exception(int(self._state[program.ERROR]))
 
 
@@ -262,7 +278,7 @@ def mpi_function(name: str) -> int:
 def _compile(
     stages: Sequence[Stage], op: Op, regions: Sequence[npt.NDArray[Any]], kept: list[Any]
 ) -> tuple[list[list[int]], tuple[int, int], dict[int, list[int]]]:
-    """Return the rows of the program, its operation and its kernel, and whom each WAIT waits for."""
+    """Return the rows, the operation and its kernel, and for each WAIT whom it waits for."""
     from collectives.executors import program
     from collectives.executors.kernels import OPERATIONS, has_kernels, kernels_of
 

@@ -10,7 +10,7 @@ as numbers. `run` goes on until all is done, or until it would have to wait and 
 
 from __future__ import annotations
 
-from numba import carray, njit
+from numba import carray, njit, types
 
 from collectives.executors.intrinsics import (
     call_kernel,
@@ -65,10 +65,14 @@ WIDTH = 9
 """The fields of the state. FLAG is memory for MPI's answer; ERROR is the code of what failed."""
 
 
+_usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+
 @njit("int64(int64)", nogil=True, cache=True, error_model="numpy")
 def run(address: int) -> int:
     """Run the program of a state, at its address; return 1 when it is done, 0 if it must wait.
 
+    A new run begins with NEXT at 0, where a finished one leaves it.
     On an error of MPI the return value is -1, and the state holds its code.
     """
     state = carray(pointer_i64(address), FIELDS)
@@ -81,7 +85,7 @@ def run(address: int) -> int:
         row = carray(pointer_i64(state[PROGRAM] + 8 * WIDTH * k), WIDTH)
         op = row[0]
         if op == END:
-            state[NEXT] = k
+            state[NEXT] = 0
             return 1
         first = bases[row[1]] + row[2]
         second = bases[row[5]] + row[6]
@@ -123,3 +127,13 @@ def run(address: int) -> int:
             state[ERROR] = error
             return -1
         k += 1
+
+
+@njit("int64(int64, int64)", nogil=True, cache=True, error_model="numpy")
+def run_backing_off(address: int, pause: int) -> int:
+    """Run the program of a state to its end; sleep ``pause`` microseconds where it must wait."""
+    while True:
+        said = run(address)
+        if said != 0:
+            return said
+        _usleep(pause)

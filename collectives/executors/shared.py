@@ -73,7 +73,8 @@ class SharedPlan(Plan):
         self.scratch_bytes = sum(k.nbytes for k in self._kept)
         self._address = int(self._state.ctypes.data)
         self._go = together.run
-        self._PHASE, self._MAY_WAIT = together.PHASE, together.MAY_WAIT
+        self._MAY_WAIT = together.MAY_WAIT
+        self._waiting, self._in_flight = self._node.waiting, self._channel.in_flight
         self._closed = False
 
     def rebind(self, *regions: npt.NDArray[Any]) -> None:
@@ -90,18 +91,14 @@ class SharedPlan(Plan):
         Raises:
             RuntimeError: the plan is closed or runs already.
         """
-        if self._closed or self._running or self._node.waiting or self._channel.in_flight:
+        if self._closed or self._running or self._waiting or self._in_flight:
             super().run()
-            return
-        state = self._state
-        state[self._PHASE] = 0
-        state[self._MAY_WAIT] = 1
-        if self._traffic is None:
+        elif self._traffic is None:
             self._go(self._address)
-            return
-        begin = time.perf_counter()
-        self._go(self._address)
-        self._traffic.add(0, 0, time.perf_counter() - begin)
+        else:
+            begin = time.perf_counter()
+            self._go(self._address)
+            self._traffic.add(0, 0, time.perf_counter() - begin)
 
     def start(self) -> None:
         """Begin a run. Does not block. Runs on the node's memory are carried out one by one."""
@@ -111,8 +108,7 @@ class SharedPlan(Plan):
             raise RuntimeError("start: this plan runs already; wait for it first")
         begin = time.perf_counter()
         self._running = True
-        self._state[self._PHASE] = 0
-        self._node.waiting.append(self)
+        self._waiting.append(self)
         self._node.progress()
         self._seconds = time.perf_counter() - begin
 
@@ -123,7 +119,7 @@ class SharedPlan(Plan):
         self._channel.progress()
         self._node.progress()
         self._seconds += time.perf_counter() - begin
-        if self in self._node.waiting:
+        if self in self._waiting:
             return False
         self._finish()
         return True
@@ -132,7 +128,7 @@ class SharedPlan(Plan):
         """Block until the run is finished; all runs in flight on the communicator go on."""
         self._check_started("wait")
         begin = time.perf_counter()
-        while self in self._node.waiting:
+        while self in self._waiting:
             if self._channel.in_flight:
                 self._channel.progress()
                 self._node.progress()
@@ -145,12 +141,15 @@ class SharedPlan(Plan):
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all is done."""
         self._node.progress()
-        return self not in self._node.waiting
+        return self not in self._waiting
 
     def advance(self, *, may_wait: bool) -> bool:
         """Go on with this run, whose turn it is; return whether it is finished."""
         self._state[self._MAY_WAIT] = may_wait
-        return bool(self._go(self._address))
+        try:
+            return bool(self._go(self._address))
+        finally:
+            self._state[self._MAY_WAIT] = 1
 
     def waiting_for(self) -> list[int]:
         """Return the ranks that have not come as far as this one; [] where it does not wait."""
@@ -243,6 +242,7 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
         return int(kept[-1].ctypes.data)
 
     state[t.SEQUENCE] = node.sequence.ctypes.data
+    state[t.MAY_WAIT] = 1
     state[t.SIZE], state[t.RANK], state[t.SPIN] = size, rank, node.spin
     state[t.SEGMENTS] = node.segments.ctypes.data
     state[t.SLOTS_AT], state[t.RESULTS_AT], state[t.SLOT_BYTES] = SLOTS_AT, RESULTS_AT, SLOT_BYTES

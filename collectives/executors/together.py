@@ -368,7 +368,7 @@ def _run_sliced(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
 def run(address: int) -> int:
     """Run the collective of a state, at its address; return 1 when it is done, 0 if it must wait.
 
-    A new run begins with PHASE at 0.
+    A new run begins with PHASE at 0, where a finished one leaves it.
     """
     state = carray(pointer_i64(address), FIELDS)
     size = state[SIZE]
@@ -381,11 +381,16 @@ def run(address: int) -> int:
         state[PHASE] = (
             _DIRECT_COME if state[DIRECT] != 0 else _SLICED if state[SLICED] != 0 else _STAGED
         )
+    said = 2
     if state[PHASE] <= _DIRECT_DONE:
         said = _run_direct(state, segments, sources, sequence)
-        if said != 2:
-            return said
-        state[PHASE] = _SLICED if state[SLICED] != 0 else _STAGED
-    if state[PHASE] == _SLICED:
-        return _run_sliced(state, segments, sources, sequence)
-    return _run_staged(state, segments, sources, sequence)
+        if said == 2:
+            state[PHASE] = _SLICED if state[SLICED] != 0 else _STAGED
+    if said == 2:
+        if state[PHASE] == _SLICED:
+            said = _run_sliced(state, segments, sources, sequence)
+        else:
+            said = _run_staged(state, segments, sources, sequence)
+    if said == 1:
+        state[PHASE] = 0
+    return said
