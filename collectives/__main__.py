@@ -1,11 +1,11 @@
-"""``python -m collectives``: list, verify, simulate, draw and bench the algorithms."""
+"""``python -m collectives``: list, verify, simulate, draw, bench, tune and explain."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from collectives.commands import bench, draw, list, simulate, verify
+from collectives.commands import bench, draw, explain, list, simulate, tune, verify
 from collectives.commands.arguments import Parser, UsageError
 
 COMMANDS = {
@@ -54,6 +54,23 @@ python -m collectives bench allreduce --executor all --placement all --algorithm
 python -m collectives bench all --sizes 1K,1M --algorithm auto --mode all --compare native,gloo
 python -m collectives bench --suite standard
 srun -N 2 --ntasks-per-node 4 python -m collectives bench bcast --sizes 1M""",
+    ),
+    "tune": (
+        tune,
+        "measure this machine, and write which algorithm is best when",
+        """\
+python -m collectives tune -n 2 -o table.toml
+python -m collectives tune -n 4 --collective allreduce,bcast --budget 60s -o table.toml
+python -m collectives tune -n 2 --check table.toml
+srun -N 2 --ntasks-per-node 4 python -m collectives tune -o table.toml""",
+    ),
+    "explain": (
+        explain,
+        "say which algorithm is taken, why, and what the others take",
+        """\
+python -m collectives explain allreduce -n 4 --bytes 1MiB
+python -m collectives explain allreduce -n 4 --bytes 1MiB --table table.toml
+python -m collectives explain bcast -n 2 --bytes 64K --executor python""",
     ),
 }
 

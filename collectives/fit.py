@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -61,7 +60,7 @@ class Fit:
 
     model: Model
     residual: float
-    intervals: Mapping[str, Interval] = field(default_factory=lambda: MappingProxyType({}))
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
 
 
 def fit(samples: Samples) -> Fit:
@@ -95,9 +94,7 @@ def fit(samples: Samples) -> Fit:
     return Fit(
         Model(**{name: float(value) for name, (value, _) in fitted.items()}),
         residual,
-        MappingProxyType(
-            {n: (float(max(0.0, v - e)), float(v + e)) for n, (v, e) in fitted.items()}
-        ),
+        {n: (float(max(0.0, v - e)), float(v + e)) for n, (v, e) in fitted.items()},
     )
 
 

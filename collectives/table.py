@@ -229,4 +229,5 @@ def _crossing(sizes: Sequence[int], before: Sequence[float], after: Sequence[flo
     left, right = (math.log(b / a) for a, b in zip(before, after, strict=True))
     if left <= 0:  # it was as fast already
         return sizes[0] + 1
-    return min(high, max(sizes[0] + 1, math.ceil(low * (high / low) ** (left / (left - right)))))
+    crossing = math.ceil(low * math.exp(math.log(high / low) * left / (left - right)))
+    return min(high, max(sizes[0] + 1, crossing))

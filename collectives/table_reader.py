@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
@@ -115,12 +114,9 @@ class _Reader:
             machine=self.get(root, "", "machine", str),
             mpi=self.get(root, "", "mpi", str),
             date=self.get(root, "", "date", str),
-            fits=MappingProxyType(
-                {
-                    e: self.fit(f"model.{e}.", self.a(f"model.{e}", v, dict))
-                    for e, v in models.items()
-                }
-            ),
+            fits={
+                e: self.fit(f"model.{e}.", self.a(f"model.{e}", v, dict)) for e, v in models.items()
+            },
             sections=tuple(
                 self.section(f"section[{i}].", self.a(f"section[{i}]", s, dict))
                 for i, s in enumerate(self.get(root, "", "section", list))
@@ -138,7 +134,7 @@ class _Reader:
                     self.wrong(at + key, found[key], "needs two numbers")
                 intervals[name] = ends[0], ends[1]
         residual = self.positive(f"{at}residual", found.get("residual"), zero=True)
-        return Fit(Model(**values), residual, MappingProxyType(intervals))
+        return Fit(Model(**values), residual, intervals)
 
     def section(self, at: str, found: dict[str, Any]) -> Section:
         collective = self.get(found, at, "collective", str)
@@ -177,7 +173,7 @@ class _Reader:
             placement,
             self.whole(f"{at}itemsize", found.get("itemsize"), least=1),
             sizes,
-            MappingProxyType(seconds),
+            seconds,
             tuple(breakpoints),
         )
 

@@ -28,6 +28,7 @@ PURE = [
     "collectives.select",
     "collectives.clock",
     "collectives.explain",
+    "collectives.goal",
     "collectives.extent",
     "collectives.fit",
     "collectives.noise",

@@ -1,0 +1,169 @@
+"""``python -m collectives tune``: measure this machine, and write what is best to a table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectives.commands import ranks
+from collectives.commands.arguments import (
+    UsageError,
+    byte_sizes,
+    find_collectives,
+    names,
+    seconds,
+)
+from collectives.table import EXECUTORS, PLACEMENTS, Table
+from collectives.table_reader import TableError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from collectives.tune import Wanted
+
+DTYPES = ("float32", "float64", "int32", "int64")
+"""The dtypes that every MPI library sums."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    ranks.add(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the table; what it has already, for other cases on this machine, stays",
+    )
+    parser.add_argument(
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="write nothing: measure how good the choices of that table are, between the lengths "
+        "it was measured at",
+    )
+    parser.add_argument("--collective", type=names, metavar="NAMES", help="only these")
+    parser.add_argument(
+        "--sizes", type=byte_sizes, metavar="BYTES", help="8,1K,64K or, doubling, 8:16M"
+    )
+    parser.add_argument(
+        "--executor", type=names, metavar="NAMES", help=f"only these of {', '.join(EXECUTORS)}"
+    )
+    parser.add_argument(
+        "--placement", type=names, metavar="NAMES", help=f"only these of {', '.join(PLACEMENTS)}"
+    )
+    parser.add_argument("--dtype", default=DTYPES[0], help=", ".join(DTYPES))
+    parser.add_argument(
+        "--budget", type=seconds, default=120.0, metavar="TIME", help="for all, about (120s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start the ranks, or be one of them; 1 where a choice is too slow."""
+    if (args.output is None) == (args.check is None):
+        raise UsageError("say where to write the table with -o FILE, or which one to --check")
+    for option, known in (("executor", EXECUTORS), ("placement", PLACEMENTS)):
+        for name in getattr(args, option) or ():
+            if name not in known:
+                raise UsageError(f"--{option} {name}: there are {', '.join(known)}")
+    if args.dtype not in DTYPES:
+        raise UsageError(f"--dtype {args.dtype}: there are {', '.join(DTYPES)}")
+    find_collectives(args.collective)
+    old = _table(args.check or args.output, needed=args.check is not None)
+    try:
+        comm = ranks.join("tune", args)
+    except ranks.StartError as error:
+        print(f"python -m collectives tune: error: {error}", file=sys.stderr)
+        return 1
+    from collectives.abort import abort_on_exception
+
+    with abort_on_exception(comm):
+        return _measure(comm, args, old)
+
+
+def _table(path: Path, *, needed: bool) -> Table | None:
+    """Return the table of a file, or None where there may be none, and there is none.
+
+    Raises:
+        UsageError: it is there and no table, or cannot be written.
+    """
+    try:
+        if not needed and not path.exists():
+            path.open("a").close()  # find out before the run, not after it
+            path.unlink()
+            return None
+        return Table.load(path)
+    except TableError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    from collectives.tune import SIZES, Wanted
+
+    return Wanted(
+        collectives=tuple(find_collectives(args.collective)),
+        sizes=tuple(sorted(set(args.sizes or SIZES))),
+        executors=None if args.executor is None else tuple(args.executor),
+        placements=None if args.placement is None else tuple(args.placement),
+        dtype=args.dtype,
+        budget=args.budget,
+    )
+
+
+def _measure(comm: MPI.Comm, args: argparse.Namespace, old: Table | None) -> int:
+    from collectives.tune import LIMIT, check, tune
+
+    wanted = _wanted(args)
+    if args.check is not None and old is not None:
+        found = check(comm, old, wanted, _say)
+        worst = max(found, key=lambda r: r.ratio)
+        if comm.Get_rank() == 0:
+            _say(
+                f"worst: {worst.ratio:.2f} x the best, {worst.collective} at {worst.nbytes} bytes; "
+                f"the limit is {LIMIT}"
+            )
+        return 1 if worst.ratio > LIMIT else 0
+    if old is not None:
+        _check_home(old)
+    table = tune(comm, wanted, _say)
+    if comm.Get_rank() == 0:
+        merged = joined(old, table)
+        merged.save(args.output)
+        _say(f"written: {args.output}, {len(merged.sections)} sections")
+    return 0
+
+
+def _check_home(old: Table) -> None:
+    """Check that a table can be added to.
+
+    Raises:
+        UsageError: it was measured on another machine or with another MPI.
+    """
+    from collectives.bench.run import library
+    from collectives.tune import machine
+
+    if (old.machine, old.mpi) != (machine(), library()):
+        raise UsageError(
+            f"the table was measured on {old.machine} with {old.mpi}, and this is {machine()} "
+            f"with {library()}: write to another file"
+        )
+
+
+def joined(old: Table | None, new: Table) -> Table:
+    """Return the new table with what only the old one has."""
+    if old is None:
+        return new
+    fresh = {(s.collective, s.ranks, s.placement, s.itemsize) for s in new.sections}
+    kept = [
+        s for s in old.sections if (s.collective, s.ranks, s.placement, s.itemsize) not in fresh
+    ]
+    return replace(new, fits={**old.fits, **new.fits}, sections=(*kept, *new.sections))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

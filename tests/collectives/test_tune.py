@@ -1,0 +1,225 @@
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from collectives import __main__ as cli
+from collectives.collective import ALLREDUCE, ALLTOALL, BARRIER, BCAST
+from collectives.commands.tune import joined
+from collectives.fit import Fit
+from collectives.select import NATIVE, PYTHON, variants
+from collectives.table import Table, Way
+
+from .test_table import section, table
+
+FITS = {"native": Fit(NATIVE, 0.1), "python": Fit(PYTHON, 0.1)}
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "collectives", *words], capture_output=True, text=True, timeout=100
+    )
+
+
+def test_what_is_worth_a_try():
+    from collectives.tune import candidates
+
+    found = candidates(ALLREDUCE, 4, (8, 1 << 16, 1 << 24), FITS)
+    assert {w.algorithm for w in found} <= set(variants(ALLREDUCE, 4))
+    assert {w.executor for w in found} == {"native", "python"}
+    assert len(found) == len(set(found)) < 40
+    ways = {w.algorithm for w in found if w.executor == "native"}
+    assert {"recursive_doubling", "rabenseifner"} <= ways
+    # On two ranks nearly all settings are the same schedule.
+    assert len(candidates(ALLTOALL, 2, (8, 1 << 20), FITS)) < 8
+
+
+def test_a_section_has_what_was_timed_at_all_lengths():
+    from collectives.trials import Trial
+    from collectives.tune import section_of
+
+    trials = [
+        Trial("bcast", algorithm, "native", "private", 4, nbytes, us)
+        for algorithm, nbytes, us in (
+            ("chain", 1 << 20, 90.0),
+            ("binomial", 1 << 20, 100.0),
+            ("binomial", 8, 1.0),
+            ("linear", 8, 2.0),
+            ("linear", 1 << 20, 50.0),
+        )
+    ]
+    made = section_of(trials, 8)
+    assert (made.collective, made.ranks, made.placement, made.itemsize) == (
+        "bcast",
+        4,
+        "private",
+        8,
+    )
+    assert made.sizes == (8, 1 << 20)
+    assert dict(made.seconds) == {
+        Way("binomial", "native"): pytest.approx((1e-6, 1e-4)),
+        Way("linear", "native"): pytest.approx((2e-6, 5e-5)),
+    }
+    assert [b.way.algorithm for b in made.breakpoints] == ["binomial", "linear"]
+    assert section_of(trials[:2] + trials[3:4], 8) is None
+    assert section_of([], 8) is None
+
+
+def test_lengths_between_two():
+    from collectives.tune import between
+
+    assert between((8, 512, 32768), 4) == [64, 4096]
+    assert between((1000, 4000), 128) == [1920]
+    assert between((8, 32), 128) == [16]
+    assert between((64,), 4) == [64]
+
+
+def test_a_table_is_added_to():
+    old = table(sections=(section(ranks=2), section(ranks=4)))
+    new = table(sections=(section(ranks=4), section(itemsize=8)), fits={"python": FITS["python"]})
+    both = joined(old, new)
+    assert both.sections == (old.sections[0], *new.sections)
+    assert set(both.fits) == {"native", "python"}
+    assert joined(None, new) is new
+
+
+def test_on_the_command_line(tmp_path):
+    path = tmp_path / "table.toml"
+    words = ["--collective", "allreduce,barrier", "--sizes", "64,4K", "--executor", "python"]
+    done = command("tune", "-n", "3", *words, "--budget", "0.2s", "-o", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("3 ranks, ")
+    assert re.match(r"python: Model\(latency=.*\), residual \d+ %", lines[1])
+    assert re.match(r"allreduce, private, 64 bytes: \S+ on python, \S+ us, of \d+ ways", lines[2])
+    assert lines[-1] == f"written: {path}, 2 sections"
+    found = Table.load(path)
+    assert [s.collective for s in found.sections] == ["allreduce", "barrier"]
+    assert found.sections[0].sizes == (64, 4096)
+    assert found.sections[1].sizes == (64,)
+    assert set(found.fits) == {"python"}
+
+    other = ["--collective", "barrier", "--executor", "python", "--dtype", "int64"]
+    again = command("tune", "-n", "3", *other, "--budget", "0.1s", "-o", str(path))
+    assert again.stdout.splitlines()[-1] == f"written: {path}, 3 sections"
+    assert [s.itemsize for s in Table.load(path).sections] == [4, 4, 8]
+
+    checked = command("tune", "-n", "3", "--check", str(path), "--budget", "0.2s")
+    assert checked.returncode in (0, 1)  # the machine may be busy
+    *_, one, last = checked.stdout.splitlines()
+    assert re.match(r"barrier, private, 64 bytes: \S+ on python, \d+\.\d\d x the best", one)
+    assert re.match(r"worst: \d+\.\d\d x the best, \S+ at \d+ bytes; the limit is 1.15", last)
+
+    other = path.read_text().replace('mpi = "', 'mpi = "Other ')
+    path.write_text(other)
+    refused = command("tune", "-n", "3", *words, "--budget", "0.5s", "-o", str(path))
+    assert refused.returncode != 0
+    assert "the table was measured on" in refused.stderr
+    assert path.read_text() == other
+
+    explained = command("explain", "allreduce", "-n", "3", "--bytes", "1K", "--table", str(path))
+    assert explained.returncode == 0
+    assert "allreduce on 3 ranks, 1024 bytes, private buffers" in explained.stdout
+    assert " on the python executor: measured with Other " in explained.stdout
+
+
+def test_explain(capsys):
+    assert cli.main(["explain", "bcast", "-n", "4", "--bytes", "1MiB"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "bcast on 4 ranks, 1048576 bytes, private buffers"
+    assert "there is no table, and the model prices it lowest" in lines[1]
+    assert sum(line.startswith("*") for line in lines) == 1
+    assert cli.main(["explain", "bcast", "-n", "3", "--bytes", "8", "--executor", "python"]) == 0
+    assert "native" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("tune", "say where to write the table with -o FILE, or which one to --check"),
+        ("tune -o a --check b", "say where to write the table with -o FILE, or which one to --che"),
+        ("tune -o a --collective allredcue", "no collective 'allredcue'; there are: allreduce"),
+        ("tune -o a --executor gpu", "--executor gpu: there are native, python, shared"),
+        ("tune -o a --placement disk", "--placement disk: there are private, window"),
+        ("tune -o a --dtype float8", "--dtype float8: there are float32"),
+        ("tune -o /no/such/folder/a.toml", "/no/such/folder/a.toml: No such file or directory"),
+        ("tune --check /no/a.toml", "/no/a.toml: cannot be read: No such file or directory"),
+        ("tune -o /", "/: cannot be read: Is a directory"),
+        ("explain allredcue -n 4 --bytes 8", "no collective 'allredcue'; there are: allreduce"),
+        ("explain bcast -n 4 --bytes 8 --table /no/a.toml", "/no/a.toml: cannot be read: No such"),
+        ("explain bcast -n 4 --bytes 8 --executor gpu", "--executor gpu: there are native, pyt"),
+        ("explain bcast -n 4 --bytes 8 --executor shared", "none has a model; there are native, p"),
+        ("explain bcast -n 4 --bytes 8 --placement x", "--placement x: there are private, window"),
+        ("explain bcast -n 20001 --bytes 8", "is too many ranks; the most is 20000"),
+        ("explain bcast --bytes 8", "arguments are required: -n/--ranks"),
+    ],
+)
+def test_one_line_for_a_wrong_word(capsys, words, message):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words.split())
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.ranks(3, 4, every_mpi=True)
+def test_a_model_is_measured(comm):
+    from collectives.measure_model import measure_models
+
+    sizes = (8, 1024, 65536)
+    found = measure_models(comm, ["python"], sizes=sizes, budget=0.0, least=1)["python"]
+    assert found == comm.bcast(found)
+    assert 0 < found.model.message(8) < 1
+    assert found.model.byte_time >= 0
+    assert np.isfinite(found.residual)
+
+
+@pytest.mark.ranks(1)
+def test_a_message_needs_two(comm):
+    from collectives.measure_model import measure_models
+
+    with pytest.raises(ValueError, match="comm: has 1 rank; a message needs 2"):
+        measure_models(comm, ["python"])
+
+
+@pytest.mark.ranks(3)
+def test_all_that_can_be_had_is_tuned_and_checked(comm, monkeypatch):
+    from collectives.tune import Wanted, check, tune
+
+    monkeypatch.setattr("collectives.tune.measure_models", lambda *args, **kwargs: FITS)
+    wanted = Wanted((ALLTOALL, BARRIER), (24, 3072), budget=0.1)
+    said = []
+    found = tune(comm, wanted, said.append)
+    breakpoints = [s.breakpoints for s in found.sections]
+    assert breakpoints == comm.bcast(breakpoints)
+    cases = {(s.collective, s.placement, s.sizes) for s in found.sections}
+    assert ("alltoall", "private", (24, 3072)) in cases
+    assert ("barrier", "private", (24,)) in cases
+    assert ("barrier", "window", (24,)) not in cases
+    assert bool(said) == (comm.rank == 0)
+    regrets = check(comm, found, wanted, said.append)
+    assert min(r.ratio for r in regrets) >= 1
+    assert {r.nbytes for r in regrets if r.collective == "alltoall"} == {192}
+    with pytest.raises(ValueError, match="table: has none of bcast on 3 ranks with elements of 4"):
+        check(comm, found, Wanted((BCAST,)))
+    with pytest.raises(ValueError, match="needs one that runs schedules, native or python"):
+        tune(comm, Wanted(executors=("shared",)))
+
+
+@pytest.mark.ranks(3)
+def test_ways_that_cannot_be_had_are_left_out(comm):
+    from collectives.trials import Timer
+
+    said = []
+    timer = Timer(comm, ALLREDUCE, "private", "float32", said.append)
+    ways = [Way("ring", "python"), Way("swing", "gpu"), Way("tree", "python")]
+    for _ in range(2):
+        found = timer.time(1000, ways, 0.05, 2, 5)
+        assert [t.algorithm for t in found] == ["ring", "tree"]
+        assert {t.bytes for t in found} == {1000}
+        assert all(t.median_us > 0 for t in found)
+    assert len(said) == 1
+    assert said[0].startswith("left out: swing on gpu: ")
