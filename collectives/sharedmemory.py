@@ -71,6 +71,8 @@ def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
     error, found, fd = "", None, -1
     if comm.Get_rank() == 0:
         try:
+            if nbytes > os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE:
+                raise OSError("more than this node has")  # Linux would end processes first
             fd = os.memfd_create("collectives")
             os.posix_fallocate(fd, 0, max(nbytes, 1))
         except (OSError, AttributeError) as problem:

@@ -12,7 +12,7 @@ import math
 import os
 import weakref
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -41,18 +41,34 @@ def split_by_node(comm: MPI.Intracomm) -> MPI.Intracomm:
     return found
 
 
+IN_FLIGHT = -1
+"""What a node is called among the runs in flight of its communicator; those have tags."""
+
+
+class Turn(Protocol):
+    """A run that takes its turn on a node."""
+
+    number: int
+
+    def advance(self, *, may_wait: bool) -> bool:
+        """Go on as far as that is possible, or to the end; return whether it is finished."""
+
+
 class Node:
     """The ranks of a communicator that share memory with this one, and what they share.
 
     Attributes:
         comm: of these ranks, in the order of the communicator.
+        channel: of the communicator.
         rank: of this one among them.
         size: how many they are.
         whole: they are all ranks of the communicator.
         even: all nodes have as many ranks.
         segments: int64 (2 size,): the address, here, of each rank's flag and slots; and room.
-        sequence: int64 (1,): how many steps have been taken together. All ranks count alike.
+        sequence: int64 (2,): how many steps have been taken together, and how many runs. All ranks
+            count alike.
         waiting: runs that have been started, in order: they share the slots, and take turns.
+        table_at: int64 (1,): the address of the addresses of all windows, rank by rank.
         spin: how often a flag is looked at before the core is given to others.
     """
 
@@ -66,23 +82,26 @@ class Node:
             self.comm.Free()
             self.comm = channel.comm
         self._across: MPI.Intracomm | None = None
-        self._channel = channel
+        self.channel = channel
         self._windows: list[SharedMemory | None] = []
         self._flags = self._allocate(RESULTS_AT + SLOTS * SLOT_BYTES)
         self.segments = np.concatenate([self._flags.addresses, np.zeros(self.size, np.int64)])
-        self.sequence = np.zeros(1, np.int64)
-        self.waiting: deque[Any] = deque()
+        self.sequence = np.zeros(2, np.int64)
+        self.waiting: deque[Turn] = deque()
+        self.table_at = np.zeros(1, np.int64)
+        self._table = np.zeros((0, self.size), np.int64)
+        self._plans = 0
+        self._due: int | None = None
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         pinned = self.comm.allreduce(0 if cores == 1 else 1, MPI.MAX) == 0
         enough = pinned or self.size <= (cores or 1)
         self.spin = 2000 if enough else 0
-        self.table = np.zeros((0, self.size), np.int64)  # addresses of the windows, rank by rank
 
     def across(self) -> MPI.Intracomm:
         """Return the ranks with the same place on their nodes. Collective at first use."""
         if self._across is None:
-            assert isinstance(self._channel.comm, MPI.Intracomm)
-            made = self._channel.comm.Split(self.rank)
+            assert isinstance(self.channel.comm, MPI.Intracomm)
+            made = self.channel.comm.Split(self.rank)
             assert isinstance(made, MPI.Intracomm)
             self._across = made
         return self._across
@@ -95,8 +114,14 @@ class Node:
         """
         self._free_dead()
         window = self._allocate(max(nbytes, 1))
-        self._windows.append(window)
-        self.table = np.vstack([self.table, window.addresses])
+        if None in self._windows:
+            place = self._windows.index(None)
+            self._windows[place] = window
+            self._table[place] = window.addresses
+        else:
+            self._windows.append(window)
+            self._table = np.vstack([self._table, window.addresses])
+            self.table_at[0] = self._table.ctypes.data
         # Of all views of this array, as numpy makes them, it is the base that stays alive.
         array = window.array()
         weakref.finalize(array, window.die)
@@ -112,12 +137,52 @@ class Node:
                     return i, offset
         return -1, 0
 
-    def progress(self, *, may_wait: bool = False) -> None:
-        """Let the runs go on, one after the other, as far as they can."""
-        while self.waiting and self.waiting[0].advance(may_wait=may_wait):
-            self.waiting.popleft()
-            if may_wait:
-                return
+    def number_plan(self) -> int:
+        """Return the number of a new plan. Plans are made in the same order on all ranks."""
+        self._plans += 1
+        return self._plans
+
+    def add(self, run: Turn) -> None:
+        """Put a run behind those that wait for their turn, or first if it is due."""
+        self.waiting.append(run)
+        self.channel.in_flight[IN_FLIGHT] = self
+        if run.number == self._due:
+            self.put_first(run.number)
+
+    def put_first(self, number: int) -> None:
+        """Let the run of a plan go first, as soon as it is started here: others have begun it."""
+        run = next((run for run in self.waiting if run.number == number), None)
+        self._due = number if run is None else None
+        if run is not None:
+            self.waiting.remove(run)
+            self.waiting.appendleft(run)
+
+    def progress(self) -> bool:
+        """Let the runs go on, one after the other; return whether all are finished."""
+        return self.go_on(may_wait=False)
+
+    def go_on(self, *, may_wait: bool) -> bool:
+        """Do as `progress`; where it may wait, until the first run is done.
+
+        Raises:
+            RuntimeError: it would have to wait for a run that was not started here.
+        """
+        while self.waiting and self._due is None:
+            first = self.waiting[0]
+            if first.advance(may_wait=may_wait):
+                self.waiting.popleft()
+                if may_wait:
+                    break
+            elif self.waiting[0] is first:
+                break
+        if self._due is not None and may_wait:
+            raise RuntimeError(
+                f"rank {self.rank} of the node waits for a run of plan {self.waiting[0].number}; "
+                f"rank 0 has started one of plan {self._due} before it, which was not started here"
+            )
+        if not self.waiting:
+            self.channel.in_flight.pop(IN_FLIGHT, None)
+        return not self.waiting
 
     def behind(self) -> list[int]:
         """Return the ranks that have taken fewer steps than this one."""
@@ -139,7 +204,7 @@ class Node:
             found = SharedMemory(self.comm, nbytes)
         except SharedMemoryError as problem:
             error = str(problem)
-        errors = [e for e in self._channel.comm.allgather(error) if e]  # nodes may differ
+        errors = [e for e in self.channel.comm.allgather(error) if e]  # nodes may differ
         if errors or found is None:
             raise SharedMemoryError(errors[0])
         return found

@@ -163,6 +163,19 @@ def float_of(context: Any, bits: Any) -> Any:
 
 
 @intrinsic
+def one_nan(context: Any, value: Any) -> Any:
+    """Return a number; whatever NaN it is becomes one and the same. Integers are as they are."""
+
+    def code(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if isinstance(value, types.Integer):
+            return args[0]
+        nan = ir.Constant(args[0].type, float("nan"))
+        return builder.select(builder.fcmp_unordered("uno", args[0], args[0]), nan, args[0])
+
+    return value(value), code
+
+
+@intrinsic
 def call_kernel(context: Any, f: Any, op: Any, target: Any, source: Any, n: Any) -> Any:
     """Call a kernel (see `collectives.executors.kernels`) at its address."""
 

@@ -18,6 +18,7 @@ from collectives.executors.intrinsics import (
     float_of,
     float_to_half,
     half_to_float,
+    one_nan,
     pointer_f32,
     pointer_f64,
     pointer_i32,
@@ -28,17 +29,21 @@ from collectives.executors.intrinsics import (
 OPERATIONS = ("SUM", "PROD", "MIN", "MAX")
 """The operations that have kernels; a kernel is told which by its place here."""
 
+REVERSED = (0, 1, 4, 5)
+"""The numbers of the same operations with their operands exchanged: ``source op target``. It
+matters where these are equal and yet have other bits: zeros of either sign, and NaNs."""
+
 _inline = njit(nogil=True, inline="always", error_model="numpy")
 
 
 @_inline
 def _add(a: Any, b: Any) -> Any:
-    return a + b
+    return one_nan(a + b)
 
 
 @_inline
 def _mul(a: Any, b: Any) -> Any:
-    return a * b
+    return one_nan(a * b)
 
 
 @_inline
@@ -49,6 +54,16 @@ def _min(a: Any, b: Any) -> Any:
 @_inline
 def _max(a: Any, b: Any) -> Any:
     return a if a > b or a != a else b
+
+
+@_inline
+def _min_reversed(a: Any, b: Any) -> Any:
+    return b if b < a or b != b else a
+
+
+@_inline
+def _max_reversed(a: Any, b: Any) -> Any:
+    return b if b > a or b != b else a
 
 
 @_inline
@@ -85,8 +100,12 @@ def _reduce(op: int, wide: Any, narrow: Any, to: Any, target: Any, source: Any, 
         _each(_mul, wide, narrow, to, target, source, n)
     elif op == 2:
         _each(_min, wide, narrow, to, target, source, n)
-    else:
+    elif op == 3:
         _each(_max, wide, narrow, to, target, source, n)
+    elif op == 4:
+        _each(_min_reversed, wide, narrow, to, target, source, n)
+    else:
+        _each(_max_reversed, wide, narrow, to, target, source, n)
 
 
 @_inline

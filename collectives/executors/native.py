@@ -26,7 +26,8 @@ from collectives.plan import Plan
 from collectives.step import Round
 from collectives.traffic import Traffic
 
-Numbers = npt.NDArray[np.int64]
+MOST_BYTES = (1 << 31) - 1
+"""Longer messages need other functions than those which every MPI has."""
 
 
 class NotNative(ValueError):
@@ -85,6 +86,8 @@ class NativePlan(Plan):
         self._closed = True  # until it is whole
         check_comm(comm)
         check_numba()
+        if message_bytes > MOST_BYTES:
+            raise NotNative(f"message_bytes={message_bytes}: needs at most {MOST_BYTES}")
         stages, scratch = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
         self.scratch_bytes = sum(area.nbytes for area in scratch)
         self._memory: Any = regions
@@ -115,7 +118,7 @@ class NativePlan(Plan):
         state[program.COMM] = _handle(self._channel.comm)
         state[program.BYTE] = _handle(MPI.BYTE)
         state[program.TAG] = self._tag
-        state[program.OPERATION], state[program.KERNEL] = reduction
+        state[[program.OPERATION, program.REVERSED, program.KERNEL]] = reduction
         for field, name in (
             (program.SENDRECV, "MPI_Sendrecv"),
             (program.ISEND, "MPI_Isend"),
@@ -277,14 +280,17 @@ def mpi_function(name: str) -> int:
 
 def _compile(
     stages: Sequence[Stage], op: Op, regions: Sequence[npt.NDArray[Any]], kept: list[Any]
-) -> tuple[list[list[int]], tuple[int, int], dict[int, list[int]]]:
-    """Return the rows, the operation and its kernel, and for each WAIT whom it waits for."""
+) -> tuple[list[list[int]], tuple[int, int, int], dict[int, list[int]]]:
+    """Return the rows of the program, its reduction, and whom each WAIT waits for.
+
+    The reduction is its OPERATION, REVERSED and KERNEL.
+    """
     from collectives.executors import program
-    from collectives.executors.kernels import OPERATIONS, has_kernels, kernels_of
+    from collectives.executors.kernels import OPERATIONS, REVERSED, has_kernels, kernels_of
 
     where = functools.partial(_place, regions, kept)
     rows: list[list[int]] = []
-    reduction = 0, 0
+    reduction = 0, 0, 0
     peers: dict[int, list[int]] = {}
     for stage in stages:
         if stage.device is not None:
@@ -308,9 +314,10 @@ def _compile(
                 continue
             if not (op.is_built_in and has_kernels(a.view.dtype, op.name)):
                 raise NotNative(f"{op.name} of {a.view.dtype}")
-            reduction = OPERATIONS.index(op.name), kernels_of(a.view.dtype.name).reduce
-            region, offset, _ = where(a.view)
-            rows.append([program.REDUCE, region, offset, a.view.size, 0, *where(a.buffer), 0])
+            number = OPERATIONS.index(op.name)
+            reduction = number, REVERSED[number], kernels_of(a.view.dtype.name).reduce
+            place = [*where(a.view)[:2], a.view.size, 0]
+            rows.append([program.REDUCE, *place, *where(a.buffer), int(a.lower)])
     rows.append([program.END] + [0] * (program.WIDTH - 1))
     return rows, reduction, peers
 

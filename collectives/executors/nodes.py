@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mpi4py import MPI
+
 from collectives.blocks import share
 from collectives.executors.native import NotNative
 from collectives.executors.sequence import SequencePlan
@@ -42,21 +44,19 @@ def plan_between_nodes(
         raise NotNative(f"{job.collective.name} on several nodes")
     vector = flat(job.target)
     inside: dict[str, Any] = {"comm": node.comm, "executor": "shared", "traffic": traffic}
-    outside: dict[str, Any] = {"algorithm": algorithm, "traffic": traffic}
-    made: list[Plan]
+    across = node.across()
+    outside: dict[str, Any] = {"comm": across, "algorithm": algorithm, "traffic": traffic}
+    made: list[tuple[Plan, MPI.Comm]]
     if node.even:
         mine = vector[slice(*share(vector.size, node.rank, node.size))]
         made = [
-            plans.plan_reduce_scatter(vector, job.op, **inside),
-            plans.plan_allreduce(mine, job.op, comm=node.across(), **outside),
-            plans.plan_allgather(vector, **inside),
+            (plans.plan_reduce_scatter(vector, job.op, **inside), node.comm),
+            (plans.plan_allreduce(mine, job.op, **outside), across),
+            (plans.plan_allgather(vector, **inside), node.comm),
         ]
     else:
-        leaders = node.across()
-        made = [plans.plan_reduce(vector, job.op, 0, **inside)]
+        made = [(plans.plan_reduce(vector, job.op, 0, **inside), node.comm)]
         if node.rank == 0:
-            made.append(plans.plan_allreduce(vector, job.op, comm=leaders, **outside))
-        made.append(plans.plan_bcast(vector, 0, **inside))
-    plan = SequencePlan(made, "shared")
-    plan.algorithm = algorithm
-    return plan
+            made.append((plans.plan_allreduce(vector, job.op, **outside), across))
+        made.append((plans.plan_bcast(vector, 0, **inside), node.comm))
+    return SequencePlan(made, node, algorithm)

@@ -31,7 +31,8 @@ END, EXCHANGE, RECEIVE, SEND, WAIT, REDUCE, COPY, CLEAR = range(8)
   requests, or in one blocking call that skips the WAIT behind it.
 - RECEIVE, SEND: post a request for the first place; ``slot`` says which.
 - WAIT: for the first ``slot`` requests.
-- REDUCE: the first place becomes ``first op second``; its length is in elements.
+- REDUCE: the first place becomes ``first op second``, or ``second op first`` where the second peer
+  is 1; its length is in elements.
 - COPY: the first place becomes a copy of the second.
 - CLEAR: the first place becomes zero.
 """
@@ -51,6 +52,7 @@ WIDTH = 9
     BYTE,
     TAG,
     OPERATION,
+    REVERSED,
     KERNEL,
     MAY_WAIT,
     FLAG,
@@ -61,7 +63,7 @@ WIDTH = 9
     WAITALL,
     TESTALL,
     FIELDS,
-) = range(20)
+) = range(21)
 """The fields of the state. FLAG is memory for MPI's answer; ERROR is the code of what failed."""
 
 
@@ -117,7 +119,8 @@ def run(address: int) -> int:
                     state[NEXT] = k
                     return 0
         elif op == REDUCE:
-            call_kernel(state[KERNEL], state[OPERATION], first, second, row[3])
+            operation = state[OPERATION] if row[8] == 0 else state[REVERSED]
+            call_kernel(state[KERNEL], operation, first, second, row[3])
         elif op == COPY:
             copy_bytes(first, second, row[3])
         else:

@@ -4,86 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpi4py import MPI
+
+from collectives.executors.turns import TurnPlan
 from collectives.plan import Plan
+from collectives.window import Node
 
 
-class SequencePlan(Plan):
-    """Plans that run one after the other.
+class SequencePlan(TurnPlan):
+    """Plans that run one after the other, within and between the nodes of a communicator.
 
     Args:
-        plans: at least one. They are closed with this one.
-        executor: what to call it.
+        plans: at least one, each with its communicator. They are closed with this one.
+        node: of the communicator that they serve.
+        algorithm: what to call it.
     """
 
-    def __init__(self, plans: Sequence[Plan], executor: str) -> None:
-        self._plans = list(plans)
-        self._at = -1
-        self._closed = False
-        self.executor = executor
-        self.messages = sum(p.messages for p in plans)
-        self.bytes_sent = sum(p.bytes_sent for p in plans)
-        self.scratch_bytes = sum(p.scratch_bytes for p in plans)
+    executor = "shared"
 
-    def start(self) -> None:
-        """Start the first one.
-
-        Raises:
-            RuntimeError: the plan is closed or runs already.
-        """
-        if self._closed:
-            raise RuntimeError("start: this plan is closed")
-        if self._at >= 0:
-            raise RuntimeError("start: this plan runs already; wait for it first")
+    def __init__(self, plans: Sequence[tuple[Plan, MPI.Comm]], node: Node, algorithm: str) -> None:
+        super().__init__(node.channel, node)
+        self._plans = [plan for plan, _ in plans]
+        self._ranks = [_ranks(comm, node.channel.comm) for _, comm in plans]
         self._at = 0
-        self._plans[0].start()
+        self._started = False
+        self.algorithm = algorithm
+        self.messages = sum(p.messages for p in self._plans)
+        self.bytes_sent = sum(p.bytes_sent for p in self._plans)
+        self.scratch_bytes = sum(p.scratch_bytes for p in self._plans)
 
-    def test(self) -> bool:
-        """Make progress without blocking; return whether all are finished.
-
-        Raises:
-            RuntimeError: the plan was not started.
-        """
-        self._check_started("test")
-        while self._plans[self._at].test():
+    def advance(self, *, may_wait: bool) -> bool:
+        """Go on with the plan that it has come to; return whether all are finished."""
+        while self._at < len(self._plans):
+            plan = self._plans[self._at]
+            if not self._started:
+                plan.start()
+                self._started = True
+            if may_wait:
+                plan.wait()
+            elif not plan.test():
+                return False
             self._at += 1
-            if self._at == len(self._plans):
-                self._at = -1
-                return True
-            self._plans[self._at].start()
-        return False
-
-    def wait(self) -> None:
-        """Wait for each, and start the next.
-
-        Raises:
-            RuntimeError: the plan was not started.
-        """
-        self._check_started("wait")
-        self._plans[self._at].wait()
-        for plan in self._plans[self._at + 1 :]:
-            plan.run()
-        self._at = -1
-
-    def progress(self) -> bool:
-        """Go on as far as that is possible without waiting; return whether all is done."""
-        return self._at < 0 or (
-            self._plans[self._at].progress() and self._at == len(self._plans) - 1
-        )
+            self._started = False
+        self._at = 0
+        return True
 
     def waiting_for(self) -> list[int]:
-        """Return the ranks that the current one waits for, as its communicator numbers them."""
-        return [] if self._at < 0 else self._plans[self._at].waiting_for()
+        """Return the ranks that the plan waits for which it has come to."""
+        if not (self._running and self._started):
+            return []
+        ranks = self._ranks[self._at]
+        return sorted(ranks[r] for r in self._plans[self._at].waiting_for())
 
     def close(self) -> None:
         """Close all. A run in flight is finished first; closing twice is harmless."""
-        if self._closed:
-            return
-        if self._at >= 0:
-            self.wait()
+        super().close()
         for plan in self._plans:
             plan.close()
-        self._closed = True
 
-    def _check_started(self, what: str) -> None:
-        if self._at < 0:
-            raise RuntimeError(f"{what}: this plan was not started")
+
+def _ranks(comm: MPI.Comm, of: MPI.Comm) -> list[int]:
+    """Return what the ranks of a communicator are called in another."""
+    inner, outer = comm.Get_group(), of.Get_group()
+    found = inner.Translate_ranks(None, outer)
+    inner.Free()
+    outer.Free()
+    return [int(r) for r in found]

@@ -17,7 +17,7 @@ from mpi4py import MPI
 
 from collectives.channel import open_channel
 from collectives.executors.native import NotNative, check_numba
-from collectives.plan import Plan
+from collectives.executors.turns import TurnPlan
 from collectives.traffic import Traffic
 from collectives.window import RESULTS_AT, SLOT_BYTES, SLOTS_AT, known_node, open_node
 
@@ -36,7 +36,7 @@ SLICED_BYTES = 1 << 15
 _BLOCK = 4096  # elements that are accumulated at a time: in a core's first cache
 
 
-class SharedPlan(Plan):
+class SharedPlan(TurnPlan):
     """A collective bound to memory, for ranks that are all on one node.
 
     Args:
@@ -57,25 +57,23 @@ class SharedPlan(Plan):
     def __init__(
         self, job: Job, comm: MPI.Comm, traffic: Traffic | None = None, *, direct: bool = True
     ) -> None:
-        self._running = False
-        self._closed = True
         check_numba()
-        self._channel = open_channel(comm)
-        self._node = open_node(comm)
-        if not self._node.whole:
+        node = open_node(comm)
+        if not node.whole:
             raise NotNative("the ranks are on several nodes")
+        check_shared(job)
+        super().__init__(open_channel(comm), node, traffic)
         from collectives.executors import together
 
-        self._traffic = traffic
-        self._seconds = 0.0
         self._job: Job | None = job  # keeps the arrays alive
-        self._state, self._kept = _state(job, self._node, direct)
+        self._state, self._kept = _state(job, node, direct)
+        self._state[together.PLAN] = self.number
         self.scratch_bytes = sum(k.nbytes for k in self._kept)
         self._address = int(self._state.ctypes.data)
         self._go = together.run
-        self._MAY_WAIT = together.MAY_WAIT
-        self._waiting, self._in_flight = self._node.waiting, self._channel.in_flight
-        self._closed = False
+        self._in_flight = self._channel.in_flight
+        self._MAY_WAIT, self._DUE = together.MAY_WAIT, together.DUE
+        self._DONE, self._OUT_OF_TURN = together.DONE, together.OUT_OF_TURN
 
     def rebind(self, *regions: npt.NDArray[Any]) -> None:
         """Run on other arrays of the same lengths from now on.
@@ -86,93 +84,42 @@ class SharedPlan(Plan):
         self._job = None
 
     def run(self) -> None:
-        """Start and wait.
+        """Start and wait: one compiled call where no other run is in flight.
 
         Raises:
-            RuntimeError: the plan is closed or runs already.
+            RuntimeError: the plan is closed or runs already; or another rank started runs in
+                another order, and waits for one that was not started here.
         """
-        if self._closed or self._running or self._waiting or self._in_flight:
+        if self._closed or self._running or self._in_flight:
             super().run()
         elif self._traffic is None:
-            self._go(self._address)
+            if self._go(self._address) != self._DONE:
+                self._give_way()
         else:
             begin = time.perf_counter()
-            self._go(self._address)
-            self._traffic.add(0, 0, time.perf_counter() - begin)
-
-    def start(self) -> None:
-        """Begin a run. Does not block. Runs on the node's memory are carried out one by one."""
-        if self._closed:
-            raise RuntimeError("start: this plan is closed")
-        if self._running:
-            raise RuntimeError("start: this plan runs already; wait for it first")
-        begin = time.perf_counter()
-        self._running = True
-        self._waiting.append(self)
-        self._node.progress()
-        self._seconds = time.perf_counter() - begin
-
-    def test(self) -> bool:
-        """Make progress without blocking; return whether the run is finished."""
-        self._check_started("test")
-        begin = time.perf_counter()
-        self._channel.progress()
-        self._node.progress()
-        self._seconds += time.perf_counter() - begin
-        if self in self._waiting:
-            return False
-        self._finish()
-        return True
-
-    def wait(self) -> None:
-        """Block until the run is finished; all runs in flight on the communicator go on."""
-        self._check_started("wait")
-        begin = time.perf_counter()
-        while self in self._waiting:
-            if self._channel.in_flight:
-                self._channel.progress()
-                self._node.progress()
-                time.sleep(0)
+            if self._go(self._address) != self._DONE:
+                self._give_way()
             else:
-                self._node.progress(may_wait=True)
-        self._seconds += time.perf_counter() - begin
-        self._finish()
-
-    def progress(self) -> bool:
-        """Go on as far as that is possible without waiting; return whether all is done."""
-        self._node.progress()
-        return self not in self._waiting
+                self._traffic.add(0, 0, time.perf_counter() - begin)
 
     def advance(self, *, may_wait: bool) -> bool:
         """Go on with this run, whose turn it is; return whether it is finished."""
         self._state[self._MAY_WAIT] = may_wait
         try:
-            return bool(self._go(self._address))
+            said = self._go(self._address)
         finally:
             self._state[self._MAY_WAIT] = 1
+        if said == self._OUT_OF_TURN:
+            self._node.put_first(int(self._state[self._DUE]))
+        return bool(said == self._DONE)
+
+    def _give_way(self) -> None:
+        self._node.put_first(int(self._state[self._DUE]))
+        super().run()
 
     def waiting_for(self) -> list[int]:
         """Return the ranks that have not come as far as this one; [] where it does not wait."""
-        if not self._running:
-            return []
-        return self._node.behind()
-
-    def close(self) -> None:
-        """Finish a run in flight; closing twice is harmless."""
-        if self._closed:
-            return
-        if self._running:
-            self.wait()
-        self._closed = True
-
-    def _check_started(self, what: str) -> None:
-        if not self._running:
-            raise RuntimeError(f"{what}: this plan was not started")
-
-    def _finish(self) -> None:
-        self._running = False
-        if self._traffic is not None:
-            self._traffic.add(0, 0, self._seconds)
+        return self._node.behind() if self._running else []
 
 
 def check_shared(job: Job) -> None:
@@ -200,9 +147,8 @@ def _reduces(job: Job) -> bool:
 
 def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], list[Any]]:
     """Return the state of a run, and the arrays that it points to."""
-    check_shared(job)
     from collectives.executors import together as t
-    from collectives.executors.kernels import OPERATIONS, kernels_of
+    from collectives.executors.kernels import OPERATIONS, REVERSED, kernels_of
 
     name, size, rank = job.collective.name, node.size, node.rank
     source = job.source if job.source is not None else job.target
@@ -246,7 +192,7 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
     state[t.SIZE], state[t.RANK], state[t.SPIN] = size, rank, node.spin
     state[t.SEGMENTS] = node.segments.ctypes.data
     state[t.SLOTS_AT], state[t.RESULTS_AT], state[t.SLOT_BYTES] = SLOTS_AT, RESULTS_AT, SLOT_BYTES
-    state[t.TABLE] = keep(node.table)
+    state[t.TABLE] = node.table_at.ctypes.data
     state[t.DIRECT] = direct and job.nbytes >= DIRECT_BYTES and name != "barrier"
     state[t.ALLREDUCE] = name == "allreduce"
     state[t.SLICED] = name == "allreduce" and size > 2 and longest >= SLICED_BYTES
@@ -258,7 +204,8 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
     state[t.PIECES] = max(1, -(-longest // piece))
     if _reduces(job):
         kernels = kernels_of(source.dtype.name)
-        state[t.OPERATION] = OPERATIONS.index(job.op.name)
+        number = OPERATIONS.index(job.op.name)
+        state[t.OPERATION], state[t.REVERSED] = number, REVERSED[number]
         state[t.REDUCE], state[t.ACCUMULATE] = kernels.reduce, kernels.accumulate
         state[t.WIDEN], state[t.NARROW] = kernels.widen, kernels.narrow
         scratch = np.empty(_BLOCK * kernels.wide, np.uint8)
@@ -278,7 +225,6 @@ def _bind(
 
     state[t.SOURCE], state[t.TARGET] = source.ctypes.data, target.ctypes.data
     state[t.WINDOW], state[t.OFFSET] = node.find(source) if state[t.DIRECT] else (-1, 0)
-    state[t.TABLE] = node.table.ctypes.data
 
 
 def lies_in_window(comm: MPI.Comm, arrays: Sequence[Any]) -> bool:

@@ -14,6 +14,9 @@ steps instead of one from first to last.
 Where the data of all ranks lie in windows nothing is passed: one step to see that all have come,
 each takes what it needs from where it is, and one step to see that all have done.
 
+With the first flag of a run a rank tells which plan it runs. Where they differ, all take two steps
+without doing anything, and each runs first what the first rank runs.
+
 One loop serves all collectives; numbers tell who gives what to whom (see `collectives.executors.
 shared`). What is reduced is reduced in order of ranks, so all get the same bits.
 """
@@ -35,6 +38,8 @@ from collectives.executors.intrinsics import (
 from collectives.executors.streaming import stream_bytes
 
 (
+    PLAN,
+    DUE,
     PHASE,
     ITERATION,
     GIVEN,
@@ -57,6 +62,7 @@ from collectives.executors.streaming import stream_bytes
     TAKER,
     OWN,
     OPERATION,
+    REVERSED,
     REDUCE,
     ACCUMULATE,
     WIDEN,
@@ -76,18 +82,20 @@ from collectives.executors.streaming import stream_bytes
     PIECES,
     PIECE_BYTES,
     FIELDS,
-) = range(41)
+) = range(44)
 """The fields of the state, an int64 array; addresses are numbers.
 
+- PLAN: number of the plan. DUE: that of the plan which the first rank runs.
 - PHASE, ITERATION, GIVEN: where a run that may not wait goes on.
-- SEQUENCE: address of the count of steps, common to all plans on a node.
+- SEQUENCE: address of the counts of steps and of runs, common to all plans on a node.
 - SEGMENTS: address of the addresses of all ranks' flags; behind them, at SLOTS_AT and RESULTS_AT,
   are the slots, each of SLOT_BYTES.
-- TABLE: address of the addresses of all windows, rank by rank.
+- TABLE: address of the address of the addresses of all windows, rank by rank.
 - SPIN: looks at a flag before the core is given to others.
 - DIRECT: try whether all data lie in windows.
 - GIVER, TAKER: the rank that gives or takes, or -1 for all. OWN: one takes from itself too.
-- OPERATION: number of the reduction. REDUCE, ACCUMULATE, WIDEN, NARROW: its kernels.
+- OPERATION, REVERSED: numbers of the reduction, and of it with its operands exchanged. REDUCE,
+  ACCUMULATE, WIDEN, NARROW: its kernels.
 - ITEM: bytes of an element. SCRATCH, BLOCK: memory for BLOCK accumulated elements.
 - SOURCE, TARGET: addresses of what is given and taken; WINDOW, OFFSET: where SOURCE lies.
 - SEND_AT, SEND_BYTES: address of what is for each rank (or for all: the first), in the source.
@@ -96,9 +104,15 @@ from collectives.executors.streaming import stream_bytes
 - PIECES, PIECE_BYTES: how the data are cut; PIECES is the same on all ranks.
 """
 
-_DIRECT_COME, _DIRECT_DONE, _STAGED, _SLICED = 1, 2, 3, 4
+WAITS, DONE, OUT_OF_TURN, _NOT_DIRECT = range(4)
+"""What a run says: it must wait; it is done; another plan comes first, whose number is DUE."""
+
+_DIRECT_COME, _DIRECT_DONE, _STAGED, _SLICED, _OUT_OF_TURN = 1, 2, 3, 4, 5
 
 _SLOTS = 4
+
+_WINDOW, _OFFSET, _PLANS = 1, 2, 3  # behind a flag; of the plans of two runs, by turns
+_LINE = 5
 
 _inline = njit(nogil=True, inline="always", error_model="numpy")
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
@@ -118,6 +132,17 @@ def _have_come(segments: Any, size: int, step: int, spin: int, may_wait: bool) -
                 _sched_yield()
             else:
                 relax()
+    return True
+
+
+@_inline
+def _agree(state: Any, segments: Any, sequence: Any) -> bool:
+    """Return whether all ranks run the same plan; all have raised their first flag."""
+    at = _PLANS + sequence[1] % 2
+    state[DUE] = carray(pointer_i64(segments[0]), _LINE)[at]
+    for q in range(1, state[SIZE]):
+        if carray(pointer_i64(segments[q]), _LINE)[at] != state[DUE]:
+            return False
     return True
 
 
@@ -232,10 +257,10 @@ def _take(state: Any, sources: Any, piece: int) -> None:
         if length <= 0:
             return
         if state[ALLREDUCE] != 0 and size == 2:
-            # What is here is this rank's own part; reductions of two are commutative.
+            # What is here is this rank's own part; both reduce in order of ranks.
             call_kernel(
                 state[REDUCE],
-                state[OPERATION],
+                state[OPERATION] if rank == 0 else state[REVERSED],
                 target,
                 sources[1 - rank] + inside,
                 length // item,
@@ -258,37 +283,38 @@ def _fill(sources: Any, segments: Any, size: int, at: int) -> None:
 
 @_compiled
 def _run_direct(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
-    """See whether all data lie in windows; if so take them there. 1: done, 0: wait, 2: they do
-    not.
-    """
+    """See whether all data lie in windows; if so take them there."""
     size, rank, base = state[SIZE], state[RANK], sequence[0]
     may_wait = state[MAY_WAIT] != 0
     if state[PHASE] == _DIRECT_COME:
         if state[GIVEN] == 0:
-            mine = carray(pointer_i64(segments[rank]), 3)
-            mine[1] = state[WINDOW]
-            mine[2] = state[OFFSET]
+            mine = carray(pointer_i64(segments[rank]), _LINE)
+            mine[_WINDOW] = state[WINDOW]
+            mine[_OFFSET] = state[OFFSET]
             store_release(segments[rank], base + 1)
             state[GIVEN] = 1
         if not _have_come(segments, size, base + 1, state[SPIN], may_wait):
-            return 0
+            return WAITS
+        if not _agree(state, segments, sequence):
+            return OUT_OF_TURN
         state[GIVEN] = 0
+        tables = carray(pointer_i64(state[TABLE]), 1)[0]
         for q in range(size):
             if state[GIVER] >= 0 and state[GIVER] != q:
                 continue
-            line = carray(pointer_i64(segments[q]), 3)
-            if line[1] < 0:
+            line = carray(pointer_i64(segments[q]), _LINE)
+            if line[_WINDOW] < 0:
                 sequence[0] = base + 1
-                return 2
-            table = carray(pointer_i64(state[TABLE] + 8 * size * line[1]), size)
-            sources[q] = table[q] + line[2]
+                return _NOT_DIRECT
+            table = carray(pointer_i64(tables + 8 * size * line[_WINDOW]), size)
+            sources[q] = table[q] + line[_OFFSET]
         _take_in_place(state, sources)
         store_release(segments[rank], base + 2)
         state[PHASE] = _DIRECT_DONE
     if not _have_come(segments, size, base + 2, state[SPIN], may_wait):
-        return 0
+        return WAITS
     sequence[0] = base + 2
-    return 1
+    return DONE
 
 
 @_compiled
@@ -306,14 +332,16 @@ def _run_staged(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
             if not _have_come(segments, size, step - 1, state[SPIN], may_wait):
                 state[ITERATION] = i
                 state[GIVEN] = 1
-                return 0
+                return WAITS
+            if i == 1 and not _agree(state, segments, sequence):
+                return OUT_OF_TURN
             at = state[SLOTS_AT] + ((step - 1) % _SLOTS) * state[SLOT_BYTES]
             _fill(sources, segments, size, at)
             _take(state, sources, i - 1)
         state[GIVEN] = 0
         i += 1
     sequence[0] = base + pieces
-    return 1
+    return DONE
 
 
 @_compiled
@@ -335,7 +363,9 @@ def _run_sliced(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
             if not _have_come(segments, size, step - 1, state[SPIN], may_wait):
                 state[ITERATION] = i
                 state[GIVEN] = 1
-                return 0
+                return WAITS
+            if i == 1 and not _agree(state, segments, sequence):
+                return OUT_OF_TURN
             if i - 1 < pieces:
                 count = _length(total, i - 1, piece_bytes) // item
                 lo, hi = _slice(count, rank, size, item)
@@ -361,36 +391,53 @@ def _run_sliced(state: Any, segments: Any, sources: Any, sequence: Any) -> int:
         state[GIVEN] = 0
         i += 1
     sequence[0] = base + pieces + 2
-    return 1
+    return DONE
+
+
+@_compiled
+def _run_nothing(state: Any, segments: Any, sequence: Any) -> int:
+    """Take the two steps of a run that is not due, in which nothing is done."""
+    step = sequence[0] + 2
+    store_release(segments[state[RANK]], step)
+    if not _have_come(segments, state[SIZE], step, state[SPIN], state[MAY_WAIT] != 0):
+        return WAITS
+    sequence[0] = step
+    return OUT_OF_TURN
 
 
 @njit("int64(int64)", nogil=True, cache=True, error_model="numpy")
 def run(address: int) -> int:
-    """Run the collective of a state, at its address; return 1 when it is done, 0 if it must wait.
+    """Run the collective of a state, at its address; return WAITS, DONE or OUT_OF_TURN.
 
-    A new run begins with PHASE at 0, where a finished one leaves it.
+    A new run begins with PHASE at 0, where one leaves it that is done or out of turn.
     """
     state = carray(pointer_i64(address), FIELDS)
     size = state[SIZE]
     segments = carray(pointer_i64(state[SEGMENTS]), size)
     sources = carray(pointer_i64(state[SEGMENTS] + 8 * size), size)
-    sequence = carray(pointer_i64(state[SEQUENCE]), 1)
+    sequence = carray(pointer_i64(state[SEQUENCE]), 2)
     if state[PHASE] == 0:
         state[ITERATION] = 0
         state[GIVEN] = 0
+        mine = carray(pointer_i64(segments[state[RANK]]), _LINE)
+        mine[_PLANS + sequence[1] % 2] = state[PLAN]
         state[PHASE] = (
             _DIRECT_COME if state[DIRECT] != 0 else _SLICED if state[SLICED] != 0 else _STAGED
         )
-    said = 2
+    said = _NOT_DIRECT
     if state[PHASE] <= _DIRECT_DONE:
         said = _run_direct(state, segments, sources, sequence)
-        if said == 2:
+        if said == _NOT_DIRECT:
             state[PHASE] = _SLICED if state[SLICED] != 0 else _STAGED
-    if said == 2:
-        if state[PHASE] == _SLICED:
-            said = _run_sliced(state, segments, sources, sequence)
-        else:
-            said = _run_staged(state, segments, sources, sequence)
-    if said == 1:
+    if state[PHASE] == _SLICED:
+        said = _run_sliced(state, segments, sources, sequence)
+    elif state[PHASE] == _STAGED:
+        said = _run_staged(state, segments, sources, sequence)
+    if said == OUT_OF_TURN:
+        state[PHASE] = _OUT_OF_TURN
+    if state[PHASE] == _OUT_OF_TURN:
+        said = _run_nothing(state, segments, sequence)
+    if said != WAITS:
         state[PHASE] = 0
+        sequence[1] += 1
     return said
