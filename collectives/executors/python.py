@@ -126,7 +126,7 @@ class PythonPlan(Plan):
 
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all rounds are done."""
-        while self._next < len(self._rounds):
+        while 0 <= self._next < len(self._rounds):
             current = self._rounds[self._next]
             if not current.test():
                 return False
