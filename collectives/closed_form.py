@@ -4,8 +4,9 @@ Notation: p ranks, n bytes, and the symbols of `collectives.model.Model`. A mess
 ``t(b) = L + 2 o + b G``; a rank can send one every ``u(b) = max(o + b G, g)``; ``lg`` is log2.
 
 They hold where the blocks are equally long and g is no more than L + 2 o (else the gap may rule).
-Rabenseifner's adds the two messages of the fold where p is no power of two: ``[...]`` in the text.
-Where a rank sends several messages in a round, the text leaves o and g out.
+The texts are for people: those of binomial trees are for powers of two, and where a rank sends
+several messages in a round they leave o and g out; `seconds` knows of both. Rabenseifner's has two
+more messages, of the fold, where p is no power of two: ``[...]`` in the text.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ FORMS = {
     ),
     ("allreduce", "direct"): Formula("2 L + 2 (p-1) n/p G + n/p c", f.direct, uses=("window",)),
     ("allreduce", "linear"): Formula("2 (L + (p-1) n G) + n c", f.linear),
-    ("allreduce", "tree"): Formula("2 lg p t(n) + lg p n c", f.tree, any_size=False),
+    ("allreduce", "tree"): Formula("2 lg p t(n) + lg p n c", f.tree),
     ("allreduce", "recursive_doubling"): Formula(
         "lg p (t(n) + n c)", f.recursive_doubling, any_size=False
     ),
@@ -166,13 +167,11 @@ FORMS = {
     ("alltoall", "bruck"): Formula(
         "ceil(lg p) t(0) + lg p n/2 G", f.bruck_alltoall, uses=("radix",)
     ),
-    ("bcast", "binomial"): Formula("lg p t(n)", f.binomial_bcast, any_size=False),
+    ("bcast", "binomial"): Formula("lg p t(n)", f.binomial_bcast),
     ("bcast", "linear"): Formula("t(n) + (p-2) u(n)", f.linear_bcast),
     ("bcast", "chain"): Formula(_CHAIN, f.chain_bcast, uses=("segments",)),
-    ("bcast", "scatter_allgather"): Formula(
-        f"{_DOUBLING} + (p-1) t(n/p)", f.scatter_allgather, any_size=False
-    ),
-    ("reduce", "binomial"): Formula("lg p (t(n) + n c)", f.binomial_reduce, any_size=False),
+    ("bcast", "scatter_allgather"): Formula(f"{_DOUBLING} + (p-1) t(n/p)", f.scatter_allgather),
+    ("reduce", "binomial"): Formula("lg p (t(n) + n c)", f.binomial_reduce),
     ("reduce", "linear"): Formula("L + (p-1) n G + n c", f.linear_reduce),
     ("reduce", "chain"): Formula(
         "(p-1) (t(n/S) + n/S c) + (S-1) max(u(n/S), n/S c), S segments",
@@ -183,13 +182,13 @@ FORMS = {
         "2 lg q t(0) + (q-1)/q n (2 G + c) [+ t(n) + n c], q = 2^floor(lg p)",
         f.rabenseifner_reduce,
     ),
-    ("scatter", "binomial"): Formula(_DOUBLING, f.doubling, any_size=False),
+    ("scatter", "binomial"): Formula(_DOUBLING, f.binomial_scatter),
     ("scatter", "linear"): Formula("t(n/p) + (p-2) u(n/p)", f.linear_scatter),
-    ("gather", "binomial"): Formula(_DOUBLING, f.doubling, any_size=False),
+    ("gather", "binomial"): Formula(_DOUBLING, f.binomial_gather),
     ("gather", "linear"): Formula("L + (p-1) n/p G", f.linear_gather),
     ("barrier", "dissemination"): Formula("ceil(lg p) t(0) + (p-1) G", f.bruck_allgather),
     ("barrier", "recursive_doubling"): Formula("lg p t(0) + (p-1) G", f.doubling, any_size=False),
-    ("barrier", "tree"): Formula("2 lg p t(0) + (p-1 + p lg p) G", f.tree_barrier, any_size=False),
+    ("barrier", "tree"): Formula("2 lg p t(0) + (p-1 + p lg p) G", f.tree_barrier),
     ("barrier", "linear"): Formula("2 L + (p-1) (1 + p) G", f.linear_allgather),
 }
 """The formulas that are known, by collective and algorithm; those of hierarchical ones are sums."""

@@ -128,11 +128,11 @@ def bruck_alltoall(p: int, n: float, m: Model, radix: int = 2) -> float:
 
 def recursive_doubling(p: int, n: float, m: Model) -> float:
     """Allreduce of whole vectors; p is a power of two."""
-    return binomial_reduce(p, n, m)
+    return log2_up(p) * (m.message(n) + n * m.reduce_time)
 
 
 def doubling(p: int, n: float, m: Model) -> float:
-    """Allgather, scatter or gather with 1, 2, 4, ... parts of p; p is a power of two."""
+    """Allgather with 1, 2, 4, ... parts of p; p is a power of two."""
     return log2_up(p) * m.message(0) + (p - 1) / p * n * m.byte_time
 
 
@@ -157,29 +157,66 @@ def rabenseifner_reduce(p: int, n: float, m: Model) -> float:
 # Trees and chains.
 
 
+def _longest(p: int, forth: float, again: float) -> float:
+    """Return the length of the longest way in a binomial tree.
+
+    On the way to a rank each 1 of its number is a message; for each 0 behind the first 1, the rank
+    that sends it has sent another one before. So the longest way has as many ones as can be.
+    """
+    last = p - 1
+    ones = (1 << i for i in range(last.bit_length()) if last >> i & 1)
+    # The last rank, or one that has a 0 where the last one has a 1, and below that only ones.
+    ends = [last, *((last - one & -one) | one - 1 for one in ones)]
+    return max(r.bit_count() * forth + (r.bit_length() - r.bit_count()) * again for r in ends)
+
+
 def binomial_bcast(p: int, n: float, m: Model) -> float:
-    """Broadcast down a binomial tree; p is a power of two."""
-    return log2_up(p) * m.message(n)
+    """Broadcast down a binomial tree."""
+    return _longest(p, m.message(n), interval(n, m))
 
 
 def binomial_reduce(p: int, n: float, m: Model) -> float:
-    """Reduction up a binomial tree; p is a power of two."""
-    return log2_up(p) * (m.message(n) + n * m.reduce_time)
+    """Reduction up a binomial tree."""
+    summing = n * m.reduce_time
+    return _longest(p, m.message(n) + summing, max(n * m.byte_time, m.gap, m.overhead + summing))
 
 
 def tree(p: int, n: float, m: Model) -> float:
-    """Allreduce up and down a binomial tree; p is a power of two."""
+    """Allreduce up and down a binomial tree."""
     return binomial_reduce(p, n, m) + binomial_bcast(p, n, m)
 
 
+def binomial_scatter(p: int, n: float, m: Model) -> float:
+    """Scatter down a binomial tree."""
+    if p == 1:
+        return 0.0
+    keep = 1 << log2_up(p) - 1
+    give = p - keep
+    below = binomial_scatter(give, n * give / p, m)
+    rest = binomial_scatter(keep, n * keep / p, m)
+    return max(m.message(n * give / p) + below, interval(n * give / p, m) + rest)
+
+
+def binomial_gather(p: int, n: float, m: Model) -> float:
+    """Gather up a binomial tree."""
+    if p == 1:
+        return 0.0
+    have = 1 << log2_up(p) - 1
+    b = n * (p - have) / p
+    mine = binomial_gather(have, n * have / p, m)
+    arrival = binomial_gather(p - have, b, m) + m.message(b) - m.overhead
+    link = mine - m.overhead + max(b * m.byte_time, m.gap) if have > 1 else 0.0
+    return max(mine, arrival, link) + m.overhead
+
+
 def tree_barrier(p: int, n: float, m: Model) -> float:
-    """Barrier up and down a binomial tree; p is a power of two."""
-    return doubling(p, n, m) + binomial_bcast(p, n, m)
+    """Barrier up and down a binomial tree."""
+    return binomial_gather(p, n, m) + binomial_bcast(p, n, m)
 
 
 def scatter_allgather(p: int, n: float, m: Model) -> float:
-    """Broadcast by a scatter down a tree and an allgather round a ring; p is a power of two."""
-    return doubling(p, n, m) + ring_allgather(p, n, m)
+    """Broadcast by a scatter down a tree and an allgather round a ring."""
+    return binomial_scatter(p, n, m) + ring_allgather(p, n, m)
 
 
 def chain_bcast(p: int, n: float, m: Model, segments: int = DEFAULT) -> float:

@@ -23,6 +23,7 @@ PURE = [
     "collectives.pattern",
     "collectives.model",
     "collectives.closed_form",
+    "collectives.counts",
     "collectives.simulate",
     "collectives.draw",
     "collectives.select",

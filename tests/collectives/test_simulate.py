@@ -89,7 +89,7 @@ def test_closed_forms_hold_under_loggp_where_they_are_offered(key, p):
 
 
 def test_no_closed_form_where_none_holds():
-    assert closed_form(named("tree"), 6, 100, ABC) is None
+    assert closed_form(named("recursive_doubling"), 6, 100, ABC) is None
     assert closed_form(named("ring"), 4, 0, ABC) is None
     assert closed_form(named("ring"), 4, 100, Model(latency=1e-6, gap=2e-6)) is None
 
