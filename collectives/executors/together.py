@@ -115,7 +115,7 @@ _WINDOW, _OFFSET, _PLANS = 1, 2, 3  # behind a flag; of the plans of two runs, b
 _LINE = 5
 
 _inline = njit(nogil=True, inline="always", error_model="numpy")
-_compiled = njit(nogil=True, cache=True, error_model="numpy")
+_compiled = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
 
