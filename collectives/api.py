@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.agreement import checked
-from collectives.arguments import at, bounds_of, check_alike, check_buffer
+from collectives.arguments import at, bounds_of, check_alike, check_buffer, wants_ranks
 from collectives.calls import call
 from collectives.collective import GATHER, SCATTER
 from collectives.jobs import (
@@ -42,6 +42,7 @@ def allreduce(
     recvbuf: Any = None,
     op: Op = SUM,
     *,
+    deterministic: str = "run",
     comm: MPI.Comm,
     **options: Unpack[Options],
 ) -> Any:
@@ -54,6 +55,8 @@ def allreduce(
             same on all ranks. Without ``recvbuf`` it must be C-contiguous and gets the result.
         recvbuf: C-contiguous array of as many elements and the same dtype, or None for in place.
         op: SUM, PROD, MIN or MAX.
+        deterministic: "run", or "ranks": the same bits on any number of ranks; then ``sendbuf``
+            may hold several summands, (k, *shape of recvbuf). See `collectives.reproducible`.
         comm: the communicator.
         **options: see `collectives.options.Options`.
 
@@ -65,6 +68,10 @@ def allreduce(
         ValueError: not contiguous, read-only, of another length, or no such algorithm or
             executor.
     """
+    if wants_ranks(deterministic, op, comm):
+        from collectives.reproducible import allreduce_reproducible
+
+        return allreduce_reproducible(sendbuf, recvbuf, comm=comm, **options)
     result = _result(sendbuf, recvbuf, comm)
     call(allreduce_job(result, op, comm), comm, **options)
     return result

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from collectives.blocks import share
 from collectives.channel import check_comm
 from collectives.memory import on_device
-from collectives.op import Op
+from collectives.op import SUM, Op
 
 REDUCIBLE = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
 """The dtypes that the reductions take; 16-bit floats are added in float32."""
@@ -98,6 +98,21 @@ def check_op(op: Any, comm: MPI.Comm) -> None:
     """
     if not isinstance(op, Op):
         raise TypeError(f"op: is {op!r}; needs collectives.SUM, PROD, MIN, MAX or an Op{at(comm)}")
+
+
+def wants_ranks(deterministic: Any, op: Op, comm: MPI.Comm) -> bool:
+    """Return whether a sum is to have the same bits at every number of ranks.
+
+    Raises:
+        ValueError: ``deterministic`` is neither "run" nor "ranks", or the operation is no sum.
+    """
+    if deterministic == "run":
+        return False
+    if deterministic != "ranks":
+        raise ValueError(f"deterministic={deterministic!r}: is one of run, ranks{at(comm)}")
+    if op is not SUM:
+        raise ValueError(f'op={op}: deterministic="ranks" is for SUM{at(comm)}')
+    return True
 
 
 def check_root(root: Any, comm: MPI.Comm) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from collectives.agreement import checked
-from collectives.arguments import at, check_buffer
+from collectives.arguments import at, check_buffer, wants_ranks
 from collectives.bind import bind, bind_job
 from collectives.blocks import Regions
 from collectives.collective import GATHER, SCATTER
@@ -39,13 +39,21 @@ if TYPE_CHECKING:
 
 @checked
 def plan_allreduce(
-    buffer: Any, op: Op = SUM, *, comm: MPI.Comm, **options: Unpack[Options]
+    buffer: Any,
+    op: Op = SUM,
+    *,
+    deterministic: str = "run",
+    comm: MPI.Comm,
+    **options: Unpack[Options],
 ) -> Plan:
     """Plan an allreduce in place: afterwards every rank's ``buffer`` holds the reduction.
 
     Args:
         buffer: C-contiguous array on the host or on a device, of one shape and dtype on all ranks.
         op: SUM, PROD, MIN, MAX or another `Op`.
+        deterministic: "run": the same bits in every run on as many ranks; "ranks": on any number
+            of ranks too, whatever the order of the summands, at the price that
+            `collectives.reproducible` tells; for SUM.
         comm: the communicator.
         **options: see `collectives.options.Options`.
 
@@ -53,6 +61,10 @@ def plan_allreduce(
         TypeError: not an array, or of a dtype that cannot be reduced.
         ValueError: not contiguous, read-only, or no such algorithm or executor.
     """
+    if wants_ranks(deterministic, op, comm):
+        from collectives.reproducible import plan_allreduce_reproducible
+
+        return plan_allreduce_reproducible(buffer, comm=comm, **options)
     return bind_job(allreduce_job(buffer, op, comm), comm, **options)
 
 
