@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import gc
+import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.bench.form import Call
-from collectives.bench.settings import Settings
+from collectives.bench.pin import has_own_cores
+from collectives.bench.settings import LEAST, Settings
 from collectives.bench.variant import Label, Variant
+
+_Run: TypeAlias = tuple[float, int]  # seconds of a call; involuntary context switches
 
 _WARM_UP = 0.1  # of the budget
 _CHECKS = 2  # runs whose results are looked at, before and after, with no barrier in between
@@ -27,11 +32,14 @@ class Timing:
 
     Attributes:
         label: of the variant.
-        seconds: float64 (repetitions,): of a call, on the slowest rank.
+        seconds: float64 (repetitions,): of a call, on the slowest rank. Without the repetitions
+            that were disturbed, if each rank has a core and enough others are left.
         wrong: elements on all ranks that differ from what they must be.
         calls: how many were timed as one; the seconds are of one of them.
         overlap: of a computation and the call beside it: the part of the call's time that they
             had in common, 0 to 1; None: nothing was computed.
+        disturbed: the part of the repetitions, 0 to 1, in which a rank lost its core to something
+            else for a while.
     """
 
     label: Label
@@ -39,6 +47,7 @@ class Timing:
     wrong: int
     calls: int = 1
     overlap: float | None = None
+    disturbed: float = 0.0
 
     @property
     def median(self) -> float:
@@ -67,13 +76,20 @@ def measure(
     budget = part * settings.budget
     with _without_garbage_collection():
         _repeat(comm, variants, calls, _WARM_UP * budget, 1, 20)
-        seconds = np.array(
-            _repeat(comm, variants, calls, budget, settings.least, settings.most)
-        ).reshape(-1, len(variants))
+        found = _repeat(comm, variants, calls, budget, settings.least, settings.most)
     wrong = np.maximum(wrong, _wrong(variants))
-    comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
+    runs = np.array(found)  # (repetitions, variants, 2)
+    comm.Allreduce(MPI.IN_PLACE, runs, MPI.MAX)
     comm.Allreduce(MPI.IN_PLACE, wrong, MPI.SUM)
-    return [Timing(v.label, seconds[:, i], int(wrong[i]), calls) for i, v in enumerate(variants)]
+    own_cores = has_own_cores(comm)
+    timings = []
+    for i, v in enumerate(variants):
+        seconds, disturbed = runs[:, i, 0], runs[:, i, 1] > 0
+        if own_cores and np.count_nonzero(~disturbed) >= LEAST:
+            seconds = seconds[~disturbed]
+        part_disturbed = float(disturbed.mean())
+        timings.append(Timing(v.label, seconds, int(wrong[i]), calls, disturbed=part_disturbed))
+    return timings
 
 
 def _wrong(variants: Sequence[Variant]) -> npt.NDArray[np.int64]:
@@ -87,23 +103,23 @@ def _wrong(variants: Sequence[Variant]) -> npt.NDArray[np.int64]:
 
 def _repeat(
     comm: MPI.Comm, variants: Sequence[Variant], calls: int, budget: float, least: int, most: int
-) -> list[list[float]]:
-    """Repeat until the budget of seconds is spent at rank 0; return the seconds of each call."""
+) -> list[list[_Run]]:
+    """Repeat until the budget of seconds is spent at rank 0; return what each run took."""
     end = time.perf_counter() + budget
     more = np.ones(1, np.int8)
-    seconds: list[list[float]] = []
+    runs: list[list[_Run]] = []
     while True:
-        k = len(seconds)
+        k = len(runs)
         more[0] = k < least or (k < most and time.perf_counter() < end)
         comm.Bcast(more)
         if not more[0]:
-            return seconds
-        seconds.append(_repetition(comm, variants, calls, k))
+            return runs
+        runs.append(_repetition(comm, variants, calls, k))
 
 
-def _repetition(comm: MPI.Comm, variants: Sequence[Variant], calls: int, k: int) -> list[float]:
+def _repetition(comm: MPI.Comm, variants: Sequence[Variant], calls: int, k: int) -> list[_Run]:
     """Give each variant its turn; the round begins with another one each time."""
-    seconds = [0.0] * len(variants)
+    runs = [(0.0, 0)] * len(variants)
     for j in range(len(variants)):
         i = (j + k) % len(variants)
         v = variants[i]
@@ -111,9 +127,11 @@ def _repetition(comm: MPI.Comm, variants: Sequence[Variant], calls: int, k: int)
             v.blank()
         else:
             v.reset()
+        before = _switches()
         comm.Barrier()
-        seconds[i] = _timed(v.call, calls)
-    return seconds
+        seconds = _timed(v.call, calls)
+        runs[i] = (seconds, _switches() - before)
+    return runs
 
 
 def _timed(call: Call, calls: int) -> float:
@@ -121,6 +139,11 @@ def _timed(call: Call, calls: int) -> float:
     for _ in repeat(None, calls):
         call()
     return (time.perf_counter() - begin) / calls
+
+
+def _switches() -> int:
+    """Return how often this process had to give its core away, though it had something to do."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 @contextmanager

@@ -21,19 +21,18 @@ from collectives.bench.settings import (
     Settings,
 )
 from collectives.collective import BARRIER, COLLECTIVES, Collective
+from collectives.commands import ranks
 from collectives.commands.arguments import (
     UsageError,
     byte_sizes,
     names,
     positive,
-    ranks_up_to,
     seconds,
 )
 from collectives.op import OPS
 from collectives.registry import REGISTRY
-
-MAX_RANKS = 4096
-"""The most ranks that are started on one machine."""
+from collectives.table import Table
+from collectives.table_reader import TableError
 
 ALL = "all"
 SUITES = ("standard",)
@@ -51,16 +50,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="instead of a collective: allreduce with each executor beside the library, at the "
         "lengths and against the limits that this library holds itself to",
     )
-    parser.add_argument(
-        "--ranks",
-        type=ranks_up_to(MAX_RANKS),
-        metavar="P",
-        help=f"start P ranks on this machine (2; at most {MAX_RANKS}); under mpiexec or srun: the "
-        "ranks that there are",
-    )
-    # How a process is told that it is one of P ranks, whatever its launcher sets or does not set.
-    parser.add_argument("--started", type=ranks_up_to(MAX_RANKS), help=argparse.SUPPRESS)
-    # And what the process that starts the ranks has found out before.
+    ranks.add(parser)
+    # What the process that starts the ranks has found out before.
     parser.add_argument("--facts", type=limits.load, help=argparse.SUPPRESS)
     parser.add_argument(
         "--sizes",
@@ -95,14 +86,21 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help=f"{', '.join(MODES)}, or {ALL}. The first two run a plan; call: one call with the "
         "making of the plan; overlap: start, compute for as long as the collective takes, wait; "
-        "overlap-test: and test while computing. Default: in-place, or out-of-place where a "
-        "collective has no other",
+        "overlap-test: and test while computing; overlap-background: with the plan in a thread. "
+        "Default: in-place, or out-of-place where a collective has no other",
     )
     parser.add_argument(
         "--compare",
         type=_some(COMPARED),
         metavar="NAMES",
         help="also keep rows of the library's own calls (native), and of Gloo (gloo; needs torch)",
+    )
+    parser.add_argument(
+        "--table",
+        type=_table,
+        metavar="FILE",
+        help="what auto goes by, and the curves of the model: as python -m collectives tune "
+        "wrote it",
     )
     parser.add_argument(
         "--dtype", metavar="NAME", help=f"{', '.join(DTYPES)}; default: {DTYPES[0]}"
@@ -143,7 +141,9 @@ def suite_settings(args: argparse.Namespace) -> list[Settings]:
         if getattr(args, name) is not None:
             raise UsageError(f"--suite {args.suite}: says itself what to time; leave out {name}")
     return [
-        limits.settings(args.sizes, **_asked(args, "budget", "batch", "compare"), **_runs(args))
+        limits.settings(
+            args.sizes, **_asked(args, "budget", "batch", "compare", "table"), **_runs(args)
+        )
     ]
 
 
@@ -197,6 +197,13 @@ def _some(known: Sequence[str], *other: str) -> Callable[[str], tuple[str, ...]]
     return read
 
 
+def _table(path: str) -> Table:
+    try:
+        return Table.load(path)
+    except (TableError, OSError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _known() -> dict[str, tuple[Collective, bool]]:
     """Return the collectives by name, with and without a v: (collective, whether uneven)."""
     plain = {name: (c, False) for name, c in COLLECTIVES.items()}
@@ -236,7 +243,7 @@ def _settings(args: argparse.Namespace, collective: Collective, uneven: bool) ->
         algorithms=algorithms,
         sizes=(0,) if collective is BARRIER else tuple(sizes),
         uneven=uneven,
-        **_asked(args, "dtype", "budget", "batch", "compare"),
+        **_asked(args, "dtype", "budget", "batch", "compare", "table"),
         **_asked(args, executor="executors", placement="placements", mode="modes"),
         op=OPS[args.op or "SUM"],
         **_runs(args),

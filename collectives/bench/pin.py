@@ -35,3 +35,11 @@ def pin(comm: MPI.Comm) -> str:
         return "pinned, rank by rank: core " + " ".join(text.split()[1] for text in found)
     # Nodes may differ; what is worth knowing is that of the first that is not pinned.
     return next(text for text in found if not text.startswith("core "))
+
+
+def has_own_cores(comm: MPI.Comm) -> bool:
+    """Return whether every node has at least as many cores as ranks. Collective."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    enough = node.Get_size() <= (os.cpu_count() or 1)
+    node.Free()
+    return bool(comm.allreduce(enough, MPI.LAND))

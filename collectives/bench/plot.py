@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from collectives.bench.row import Row, bus_bandwidth
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands.arguments import UsageError, bytes_text
-from collectives.registry import REGISTRY
-from collectives.select import MODELS
-from collectives.simulate import simulate
+from collectives.model import Model
+from collectives.select import models_of, predicted
+from collectives.table import EXECUTORS, Table
+from collectives.topology import Topology
+
+Models: TypeAlias = "dict[str, Model | Topology]"
 
 SUFFIXES = (".png", ".svg", ".pdf")
 """What can be drawn: a picture of pixels, or of lines."""
@@ -35,7 +38,7 @@ def check_plot(path: Path) -> None:
         raise UsageError(f"--plot {path}: needs matplotlib (pip install 'hpcdl[plot]')")
 
 
-def plot(path: Path, rows: Sequence[Row]) -> None:
+def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
     """Draw the rows: for each collective and mode the time of a call, and its bus bandwidth.
 
     Full lines are measured, the black one is the faster of the library's own calls; a dotted line
@@ -44,6 +47,7 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
     Args:
         path: the file to write; its suffix says what kind of picture.
         rows: as `collectives.bench.run.run` returns them.
+        table: has the models of this machine; None: rough ones.
 
     Raises:
         UsageError: there is nothing to draw.
@@ -57,31 +61,32 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
         groups.setdefault((row.collective, row.mode), []).append(row)
     if not groups:
         raise UsageError(f"--plot {path}: there is nothing to draw; a barrier has no length")
+    models = models_of(EXECUTORS, None, table)
     with rc_context({"svg.fonttype": "none", "font.size": 9}):
         size = (2 * _PANEL[0] + _LEGEND, _PANEL[1] * len(groups))
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(len(groups), 2, squeeze=False)
         for ((name, mode), found), pair in zip(groups.items(), panels, strict=True):
-            _draw(f"{name}, {mode}", found, *pair)
+            _draw(f"{name}, {mode}", found, dict(models), *pair)
         figure.suptitle(f"{drawn[0].ranks} ranks, {drawn[0].mpi}; medians of the slowest rank")
         figure.savefig(path, dpi=150)
 
 
-def _draw(title: str, rows: Sequence[Row], left: Any, right: Any) -> None:
+def _draw(title: str, rows: Sequence[Row], models: Models, left: Any, right: Any) -> None:
     series: dict[str, list[Row]] = {}
     for row in rows:
         series.setdefault(f"{row.algorithm}, {row.executor}, {row.placement}", []).append(row)
     for i, (label, found) in enumerate(series.items()):
         style: dict[str, Any] = {"color": f"C{i % 10}", "marker": _MARKERS[i // 10 % len(_MARKERS)]}
         _line(left, right, found, [r.median_us for r in found], label=label, **style)
-        modelled = [_modelled_us(r) for r in found]
+        modelled = [_modelled_us(r, models) for r in found]
         if None not in modelled:
             _line(left, right, found, modelled, color=style["color"], linestyle=":")
     native = [r for r in next(iter(series.values())) if r.native_us is not None]
     if native:
         us = [r.native_us for r in native]
         _line(left, right, native, us, label="MPI library's own", color="black", linewidth=2)
-    if any(r.executor in MODELS for r in rows):
+    if any(r.executor in models for r in rows):
         right.plot([], [], color="0.5", linestyle=":", label="the model")
     for axes, what in ((left, "microseconds"), (right, "bus bandwidth, GB/s")):
         axes.set(xscale="log", yscale="log", xlabel="length", ylabel=what, title=title)
@@ -110,10 +115,10 @@ def _collective(row: Row) -> Collective:
     return COLLECTIVES[name if name in COLLECTIVES else name.removesuffix("v")]
 
 
-def _modelled_us(row: Row) -> float | None:
+def _modelled_us(row: Row, models: Models) -> float | None:
     """Return what the model says, in microseconds; None where no schedule of messages ran."""
-    model = MODELS.get(row.executor)
+    model = models.get(row.executor)
     if model is None or row.collective not in COLLECTIVES:
         return None
-    algorithm = REGISTRY.get(COLLECTIVES[row.collective], row.chosen)
-    return simulate(algorithm, row.ranks, row.bytes, model).seconds * 1e6
+    collective = COLLECTIVES[row.collective]
+    return predicted(collective, row.chosen, row.ranks, row.bytes, model) * 1e6

@@ -13,7 +13,7 @@ from collectives.bench.overlap import measure_overlap
 from collectives.bench.pin import pin
 from collectives.bench.room import check_room
 from collectives.bench.row import Row
-from collectives.bench.settings import OVERLAP, OVERLAP_TEST, Settings
+from collectives.bench.settings import OVERLAPS, Settings
 from collectives.bench.table import heading, rows, table
 from collectives.bench.ways import Builder, RefusedError
 
@@ -53,7 +53,7 @@ def run(comm: MPI.Comm, settings: Sequence[Settings], report: Report = print) ->
 
 
 def _collective(comm: MPI.Comm, settings: Settings, say: Report, gloo: Gloo | None) -> list[Row]:
-    overlap = bool({OVERLAP, OVERLAP_TEST} & set(settings.modes or ()))
+    overlap = bool(set(OVERLAPS) & set(settings.modes or ()))
     say(about(settings))
     say(heading(overlap=overlap))
     found: list[Row] = []
@@ -105,7 +105,8 @@ def about(settings: Settings) -> str:
         (
             f"# {settings.name}, {settings.dtype}" + f", {settings.op.name}" * settings.reduces,
             f"# runs: {settings.least} to {settings.most} of each in turns, as {settings.budget:g} "
-            "s a length allow; a barrier before each; its time is that of the slowest rank",
+            "s a length allow; a barrier before each; its time is that of the slowest rank; where "
+            "each has a core, runs in which one lost it to another program are left out",
             f"# a run is {calls_text(settings.batch)}, ours and the library's alike; the input is "
             "restored before, and so as warm as the caches can hold it",
             "# GB/s: bus bandwidth as in nccl-tests; ratio: to the faster of the library's own "

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from collectives.collective import Collective
 from collectives.op import SUM, Op
+
+if TYPE_CHECKING:
+    from collectives.table import Table
 
 DTYPES = ("float32", "float64", "int32", "int64", "float16", "bfloat16")
 """The dtypes of the elements. The library cannot reduce the last two, which are then compared with
@@ -20,16 +24,21 @@ PYTHON, NATIVE, SHARED = EXECUTORS = ("python", "native", "shared")
 PRIVATE, WINDOW = PLACEMENTS = ("private", "window")
 """Where the buffers lie: in each rank's own memory, or in the window that a node's ranks share."""
 
-IN_PLACE, OUT_OF_PLACE, CALL, OVERLAP, OVERLAP_TEST = MODES = (
+IN_PLACE, OUT_OF_PLACE, CALL, OVERLAP, OVERLAP_TEST, OVERLAP_BACKGROUND = MODES = (
     "in-place",
     "out-of-place",
     "call",
     "overlap",
     "overlap-test",
+    "overlap-background",
 )
 """How a collective is used. The first two run a plan that was made once; "call" is one function
-call for all, with the making of the plan; the last two start a plan, compute, and wait for it, the
-very last with a test between pieces of the computation."""
+call for all, with the making of the plan. The others start a plan, compute, and wait for it:
+"overlap-test" with a test between pieces of the computation, "overlap-background" with the plan in
+a thread of its own."""
+
+OVERLAPS = MODES[3:]
+"""Those with a computation."""
 
 COMPARED = ("native", "gloo")
 """What may have rows of its own: the MPI library's calls, and the Gloo library through PyTorch."""
@@ -59,6 +68,7 @@ class Settings:
         placements: of `PLACEMENTS`.
         modes: of `MODES`; None: in place, or out of place where a collective has no other way.
         compare: of `COMPARED`.
+        table: what "auto" goes by (see `collectives.tune`).
         dtype: of the elements.
         op: of the reductions.
         batch: calls, one right after the other, that are timed as one. With more than one the
@@ -76,6 +86,7 @@ class Settings:
     placements: tuple[str, ...] = (PRIVATE,)
     modes: tuple[str, ...] | None = None
     compare: tuple[str, ...] = ()
+    table: Table | None = None
     dtype: str = "float32"
     op: Op = SUM
     batch: int = 1

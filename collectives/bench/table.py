@@ -15,7 +15,7 @@ _COLUMNS = {
     "algorithm": 29,
     "executor": 9,
     "buffer": 9,
-    "mode": 14,
+    "mode": 19,
     "runs": 5,
     "median us": 12,
     "min us": 11,
@@ -25,6 +25,7 @@ _COLUMNS = {
     "wrong": 7,
     "overlap": 9,
 }
+_DISTURBED = 0.1
 _TEXT = ("algorithm", "executor", "buffer", "mode")
 
 
@@ -108,6 +109,12 @@ def table(
             "overlap": "-" if t.overlap is None else f"{100 * t.overlap:.0f} %",
         }
         lines.append(_line(cells, overlap))
+    worst = max(t.disturbed for t in timings)
+    if worst > _DISTURBED:
+        lines.append(
+            f"# in up to {100 * worst:.0f} % of the runs a rank lost its core to another program "
+            "for a while: the machine is not quiet"
+        )
     return "\n".join(lines)
 
 

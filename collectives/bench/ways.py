@@ -18,13 +18,15 @@ from collectives.bench.settings import (
     CALL,
     IN_PLACE,
     OUT_OF_PLACE,
-    OVERLAP,
+    OVERLAP_BACKGROUND,
     OVERLAP_TEST,
+    OVERLAPS,
     PRIVATE,
     SHARED,
     Settings,
 )
 from collectives.bench.variant import GLOO, LIBRARY, Label, LibraryCall, Overlapped, Variant, Ways
+from collectives.options import Options
 from collectives.plan import Plan
 from collectives.registry import REGISTRY
 
@@ -118,9 +120,9 @@ class Builder:
                 continue
             result = form.result if form.library_result is None else form.library_result
             label = Label(_TITLES[name], LIBRARY, PRIVATE, name)
-            if set(modes) - {OVERLAP, OVERLAP_TEST}:
+            if set(modes) - set(OVERLAPS):
                 self.ways.variants.append(self._variant(label, form, form.library, result))
-            for mode in (OVERLAP, OVERLAP_TEST):
+            for mode in OVERLAPS:
                 if mode in modes:
                     label = Label(_TITLES[name], LIBRARY, PRIVATE, mode)
                     call = LibraryCall(form.begin)
@@ -147,7 +149,12 @@ class Builder:
         form = self._form(label.placement, label.mode)
         if form is None:
             return f"a plan of {self._settings.name} does not work that way"
-        options = {"algorithm": label.algorithm, "executor": label.executor}
+        options: Options = {
+            "algorithm": label.algorithm,
+            "executor": label.executor,
+            "table": self._settings.table,
+            "background": label.mode == OVERLAP_BACKGROUND,
+        }
         plan, reason = self._plan(form, options)
         if plan is None:
             return reason
@@ -159,7 +166,7 @@ class Builder:
             self.ways.variants.append(self._variant(label, form, call, form.result))
             return ""
         self.ways.closing.append(plan.close)
-        if label.mode in (OVERLAP, OVERLAP_TEST):
+        if label.mode in OVERLAPS:
             self.ways.overlapped.append(self._overlapped(label, form, plan, form.result))
         else:
             call = plan.run if form.copy is None else partial(_copy_and_run, form.copy, plan.run)
@@ -173,7 +180,7 @@ class Builder:
         form = None if make is None else make()
         return None if form is None or form.plan is None else form
 
-    def _plan(self, form: Form, options: dict[str, str]) -> tuple[Plan | None, str]:
+    def _plan(self, form: Form, options: Options) -> tuple[Plan | None, str]:
         """Make a plan on all ranks, or on none; return it, or why not."""
         assert form.plan is not None
         plan, reason = None, ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,9 @@ from collectives.bench.limits import closing, dump
 from collectives.bench.plot import check_plot, plot
 from collectives.bench.row import write_json
 from collectives.bench.settings import Settings
+from collectives.commands import ranks
 from collectives.commands.arguments import UsageError
+from collectives.launch import LaunchError, launcher_size
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -27,64 +28,27 @@ add = options.add
 def run(args: argparse.Namespace) -> int:
     """Start the ranks, or be one of them; 1 if a result was wrong."""
     work = options.suite_settings(args) if args.suite else options.all_settings(args)
-    if args.started is not None and args.ranks not in (None, args.started):
-        raise UsageError(f"--ranks {args.ranks}: {args.started} ranks were started")
     try:
-        import mpi4py
-
-        # This process becomes a rank only if a launcher has started it.
-        mpi4py.rc.initialize = False
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # the latter: it finds no MPI library
-        reason = " ".join(str(error).split())
-        return _failed(f"needs mpi4py and an MPI ({reason}): pip install 'hpcdl[mpich]'")
-
-    from collectives.launch import (
-        LaunchError,
-        check_library,
-        launcher_size,
-        replace_by_mpiexec,
-    )
-
-    if args.started is None and launcher_size(os.environ) is None:
-        _check_files(args)
-        ranks = args.ranks or 2
-        try:
-            told = ["--facts", dump(facts(ranks))] if args.suite else []
-            replace_by_mpiexec(ranks, _rank_program(args.argv, ["--started", str(ranks), *told]))
-        except LaunchError as error:
-            return _failed(str(error))
-    try:
-        check_library()
-    except LaunchError as error:
-        return _failed(str(error))
-    MPI.Init_thread(MPI.THREAD_MULTIPLE)  # as mpi4py does by itself
-    atexit.register(MPI.Finalize)
-    return _measure(MPI.COMM_WORLD, args, work)
-
-
-def _rank_program(argv: Sequence[str], told: Sequence[str]) -> list[str]:
-    """Return the command of each rank: this one's own words, and what it is told."""
-    after = list(argv).index("bench") + 1
-    return [sys.executable, "-m", "collectives", *argv[:after], *told, *argv[after:]]
-
-
-def _failed(message: str) -> int:
-    print(f"python -m collectives bench: error: {message}", file=sys.stderr)
-    return 1
+        if args.started is None and launcher_size(os.environ) is None:
+            _check_files(args)
+            if args.suite:
+                args.argv = [*args.argv, "--facts", dump(facts(args.ranks or 2))]
+        comm = ranks.join("bench", args)
+    except (ranks.StartError, LaunchError) as error:
+        print(f"python -m collectives bench: error: {error}", file=sys.stderr)
+        return 1
+    return _measure(comm, args, work)
 
 
 def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings]) -> int:
     from collectives.abort import abort_on_exception
     from collectives.bench.run import run as measure
     from collectives.bench.suite import run_suite
-    from collectives.launch import check_launcher
 
     def say(line: object) -> None:
         print(line, flush=True)
 
     with abort_on_exception(comm):
-        check_launcher(comm, args.ranks if args.started is None else args.started)
         root = comm.Get_rank() == 0
         if root:
             _check_files(args)
@@ -97,7 +61,7 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings])
         if args.json is not None and root:
             write_json(args.json, rows)
         if args.plot is not None and root:
-            plot(args.plot, rows)
+            plot(args.plot, rows, args.table)
     return 1 if any(row.wrong for row in rows) else 0
 
 
