@@ -1,0 +1,82 @@
+"""What the page of the algorithms shows is what runs: its pictures, its formulas, its papers."""
+
+import math
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from collectives.closed_form import FORMS
+from collectives.collective import BARRIER
+from collectives.counts import counts
+from collectives.draw import draw_svg
+from collectives.messages import messages_of
+from collectives.registry import REGISTRY
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = (DOCS / "algorithms.md").read_text()
+PICTURES = runpy.run_path(str(DOCS / "pictures.py"))["pictures"]()
+SECTIONS = {
+    tuple(title.split()): text
+    for title, text in re.findall(r"^### (\w+ \w+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.M)
+}
+ALL = [pytest.param(a, id=f"{a.collective.name}-{a.name}") for a in REGISTRY.all()]
+
+
+def test_every_algorithm_has_a_section_and_every_section_an_algorithm():
+    assert set(SECTIONS) == {(a.collective.name, a.name) for a in REGISTRY.all()}
+
+
+def test_the_pictures_are_up_to_date():
+    assert {p.name for p in DOCS.glob("pictures/*.svg") if "bench" not in p.name} == set(PICTURES)
+    for name, (algorithm, ranks) in PICTURES.items():
+        assert (DOCS / "pictures" / name).read_text() == draw_svg(algorithm, ranks), name
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_a_section_names_paper_picture_and_tunables(algorithm):
+    text = SECTIONS[algorithm.collective.name, algorithm.name]
+    plain = " ".join(text.split())
+    assert f"Paper: {algorithm.paper}." in plain
+    assert f"(pictures/{algorithm.collective.name}-{algorithm.name}.svg)" in text
+    assert re.findall(r"`(\w+)` \((\w+)\)", plain) == [
+        (key, str(tunable.default)) for key, tunable in algorithm.tunables.items()
+    ]
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_the_formulas_are_those_of_the_schedule(algorithm):
+    rounds, messages, nbytes, time = cells(SECTIONS[algorithm.collective.name, algorithm.name])
+    if algorithm.name == "hierarchical":
+        return  # they are those of its phases
+    form = FORMS.get((algorithm.collective.name, algorithm.name))
+    assert time == (form.text if form else "—")
+    for p in (4, 5, 7, 8, 12, 13):
+        known = counts(algorithm, p)
+        n = p if algorithm.collective is BARRIER else 1
+        agree(rounds, messages_of(algorithm, p)[0], algorithm, p, n)
+        agree(messages, known.most_messages, algorithm, p, n)
+        agree(nbytes, known.most_volume * n, algorithm, p, n)
+
+
+def cells(section):
+    row = [line for line in section.splitlines() if line.startswith("| ")][1]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def agree(formula, number, algorithm, p, n):
+    """Evaluate a formula as the page writes it: products have no sign, [...] is optional."""
+    q = 1 << (p.bit_length() - 1)
+    text = re.sub(r"\[(.*?)\]", "" if q == p else r"\1", formula)
+    bound = "up to" in text
+    text = re.sub(r"(lg|log_k) (\w)", r"\1(\2)", text.replace("up to", ""))
+    text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text)
+    settings = {key: tunable.default for key, tunable in algorithm.tunables.items()}
+    x = max(x for x in range(1, math.isqrt(p) + 1) if p % x == 0)
+    names = {"p": p, "q": q, "n": n, "d": (p - 1).bit_length(), "x": x, "y": p // x}
+    names |= {"S": settings.get("segments"), "w": settings.get("window"), "ceil": math.ceil}
+    names |= {"k": settings.get("radix"), "lg": math.log2, "log_k": math.log2}
+    value = eval(text, names)
+    if number is not None:
+        assert number <= value + 1e-9 if bound else math.isclose(number, value), (formula, p)
