@@ -36,6 +36,10 @@ DIRECT = "direct"
 """What the shared executor does is this algorithm, where it has a name of a schedule."""
 
 
+LONG = 32 << 20
+"""From this length on messages are quicker on every library: slots do not stay in a cache."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a plan takes.
@@ -106,7 +110,7 @@ def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
 
 def _messages_are_quicker(nbytes: int) -> bool:
     low, high = QUICK.get(MPI.get_vendor()[0], (0, 0))
-    return low <= nbytes < high
+    return low <= nbytes < high or nbytes >= LONG
 
 
 def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ...]) -> Decision:
