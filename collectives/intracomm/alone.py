@@ -1,0 +1,44 @@
+"""Messages of a process to itself: they convert data, and they complete handles of MPI."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from mpi4py import MPI
+
+TAGS = 1 << 15
+"""Every MPI has so many."""
+
+
+class Alone:
+    """A communicator of this process only, that nobody else uses. It is made at first use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._comm: MPI.Intracomm | None = None
+        self._count = itertools.count()
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """The communicator."""
+        with self._lock:
+            if self._comm is None:
+                self._comm = MPI.COMM_SELF.Dup()
+        return self._comm
+
+    def tag(self) -> int:
+        """Return a tag that no message under way has."""
+        return next(self._count) % TAGS
+
+    def copy(self, source: list[Any], target: list[Any]) -> None:
+        """Copy from one buffer to another, as messages are: each with a datatype of its own."""
+        tag = self.tag()
+        self.comm.Sendrecv(source, 0, tag, target, 0, tag)
+
+    def close(self) -> None:
+        """Free the communicator."""
+        if self._comm is not None:
+            self._comm.Free()
+            self._comm = None
