@@ -77,7 +77,7 @@ def pattern_of(
     sent = Parts.of(sends, [peers[i] for i in sends])
     taken = Parts.of(receives, [peers[i] for i in receives])
     reduces: Any = np.array([isinstance(s, Reduce) for s in moves], bool)[taken.step]
-    reduces = reduces if reduces.any() else False
+    reduces = bool(reduces.all()) if reduces.all() or not reduces.any() else reduces
     if len(sends) == len(receives) == 1:
         simple = _one_each(moves, sent, taken, size, node, reduces)
         if simple is not None:

@@ -81,7 +81,8 @@ class Side:
         parts: what they are made of.
         member: the message that each part belongs to; None where the parts are the messages, all
             of one step.
-        reduces: which of the parts are accumulated: a mask, or False for none.
+        reduces: which of the parts are accumulated: a mask, True for all, or False for none.
+        steps: the numbers of the steps, where no two of them share a message; else none.
     """
 
     rank: Vector
@@ -91,6 +92,7 @@ class Side:
     parts: Parts
     member: Vector | None
     reduces: Any
+    steps: tuple[int, ...]
 
     def nbytes(self, lengths: Sequence[Any]) -> Any:
         """Return the bytes of each message, from those of the steps of the round.
@@ -103,13 +105,18 @@ class Side:
         """
         if self.member is None:
             return pick(lengths[self.parts.step[0]], self.parts.owner) if self.rank.size else 0.0
+        if self.steps:  # each step is a message of its own
+            first = lengths[self.steps[0]]
+            numbers = not any(isinstance(lengths[i], np.ndarray) for i in self.steps)
+            if numbers and all(lengths[i] == first for i in self.steps):
+                return first
         return np.bincount(self.member, self._lengths(lengths), self.rank.size)
 
     def reduced(self, lengths: Sequence[Any]) -> Any:
         """Return how many bytes of each message are accumulated, like `nbytes`."""
         if self.reduces is False:
             return 0.0
-        if self.member is None:  # of one step, so of one kind
+        if self.reduces is True:
             return self.nbytes(lengths)
         return np.bincount(self.member, self.reduces * self._lengths(lengths), self.rank.size)
 
@@ -184,7 +191,10 @@ def made_side(
     for count in counts:
         start, stop = stop, stop + int(count)
         lots.append(_lot(rank, slice(start, stop), far, local, size, node))
-    return Side(rank, far, local, lots, parts, member, reduces)
+    steps: tuple[int, ...] = ()
+    if parts.step.size == rank.size and member is not None:
+        steps = tuple(np.flatnonzero(np.bincount(parts.step)).tolist())
+    return Side(rank, far, local, lots, parts, member, reduces, steps)
 
 
 def _lot(

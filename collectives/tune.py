@@ -37,7 +37,7 @@ SIZES = (8, 64, 512, 4096, 16384, 65536, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 LIMIT = 1.15
 """A choice is to be no more than so many times slower than the best."""
 
-SHARED = Way("auto", "shared")
+SHARED = Way("direct", "shared")
 """The shared executor has one way of its own for each collective."""
 
 _TRIED = {"native": 8, "python": 4}  # at most so many ways of an executor at each length
