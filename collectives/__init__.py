@@ -123,4 +123,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'collectives' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"collectives.{_HOME[name]}"), name)
+    found = getattr(importlib.import_module(f"collectives.{_HOME[name]}"), name)
+    globals()[name] = found  # the next look does not come here
+    return found

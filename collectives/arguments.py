@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from itertools import accumulate
@@ -41,8 +42,8 @@ def check_buffer(
         )
     if isinstance(array, np.ndarray) and hasattr(array, "mask"):
         raise TypeError(f"{name}: is a masked array; fill it and pass the plain one{at(comm)}")
-    dtype = np.dtype(array.dtype)
-    if reduce and (dtype.name not in REDUCIBLE or not dtype.isnative):
+    dtype = array.dtype if type(array) is np.ndarray else np.dtype(array.dtype)
+    if reduce and not _reducible(dtype):
         raise TypeError(
             f"{name}: has dtype {dtype}; a reduction takes {', '.join(REDUCIBLE)}, "
             f"in native byte order{at(comm)}"
@@ -56,6 +57,11 @@ def check_buffer(
         )
     if writable and isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ValueError(f"{name}: is read-only; the result is stored in it{at(comm)}")
+
+
+@functools.cache
+def _reducible(dtype: np.dtype[Any]) -> bool:
+    return dtype.name in REDUCIBLE and dtype.isnative
 
 
 def check_alike(
