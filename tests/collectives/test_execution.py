@@ -1,305 +1,273 @@
-"""Every collective and algorithm over MPI, against the MPI library's own call and float64."""
+"""Every collective, algorithm and executor over MPI, against the MPI library's own calls."""
 
-from collections.abc import Iterator
+import os
+import time
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
 import collectives
-from collectives.blocks import share
-from collectives.collective import ALLGATHER, ALLREDUCE, ALLTOALL, BCAST, REDUCE, REDUCE_SCATTER
 from collectives.arguments import REDUCIBLE
+from collectives.collective import ALLGATHER, ALLREDUCE, BARRIER, REDUCE_SCATTER
+from collectives.executors.native import numba_is_there
 from collectives.registry import REGISTRY
+from tests.collectives.cases import (
+    CASES,
+    EXECUTORS,
+    MOVING,
+    OPS,
+    REDUCING,
+    ROOTED,
+    SCHEDULED,
+    allgather,
+    allreduce,
+    alltoall,
+    gather,
+    numbers,
+    reduce_scatter,
+    scatter,
+    specs,
+)
 
 SIZES = (1, 2, 3, 4, 5, 7, 8)
-OPS = {"SUM": MPI.SUM, "PROD": MPI.PROD, "MIN": MPI.MIN, "MAX": MPI.MAX}
 
-import collectives.algorithms  # noqa: E402
-
-
-def lengths(p: int) -> list[int]:
-    return sorted({0, 1, max(p - 1, 0), p, p + 1, 17, 1000})
+every_size = pytest.mark.ranks(*SIZES, every_mpi=True)
+some_sizes = pytest.mark.ranks(1, 2, 3, 5, every_mpi=True)
+every_collective = pytest.mark.parametrize("collective", CASES, ids=lambda c: c.name)
 
 
-def integer_valued(n: int, dtype: str, rank: int, op: str) -> np.ndarray:
-    """Values whose reduction is exact in every dtype: small for sums, powers of 2 for products."""
-    i = np.arange(n)
-    x = (i * 7 + rank * 3) % 5 - 2
-    if op == "PROD":
-        x = np.where(i % 3 == 0, 1, np.where((i + rank) % 4 == 0, 2, -1))
-    return x.astype(dtype)
+def lengths(size):
+    return sorted({0, 1, size - 1, size, size + 1, 17, 1000})
 
 
-def reference(x: np.ndarray, op: str, comm: MPI.Comm) -> np.ndarray:
-    """The MPI library's own result; float16, which MPI lacks, goes by way of float64."""
-    y = x.astype(np.float64) if x.dtype == np.float16 else x.copy()
-    out = np.empty_like(y)
-    comm.Allreduce(y, out, OPS[op])
-    return out.astype(x.dtype)
+def windows(comm, nbytes):
+    """Give arrays in windows; return a function that gives them out, from the start each time."""
+    pool = [collectives.empty(comm, nbytes, np.uint8) for _ in range(2)]
+    turn = iter(pool * 1000)
+
+    def alloc(n, dtype):
+        return next(turn)[: n * np.dtype(dtype).itemsize].view(dtype)
+
+    return alloc
 
 
-def reductions(comm: MPI.Comm) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+def test_continuous_integration_has_numba():
+    """Else the tests of two executors would be left out, and nobody would see it."""
+    assert numba_is_there() or not os.environ.get("CI")
+
+
+@every_size
+@every_collective
+def test_every_algorithm(comm, collective):
+    """All lengths; the executors of schedules by turns, and both where they are 17 long."""
+    names = REGISTRY.names(collective)
+    for i, n in enumerate(lengths(comm.size)):
+        root = {"root": n % comm.size} if collective in ROOTED else {}
+        case = CASES[collective](comm, n, ("float32", "int64")[i % 2], **root)
+        for j, name in enumerate(names):
+            case.check(name, SCHEDULED[(i + j) % len(SCHEDULED)], again=n == 17)
+            if n == 17:
+                case.check(name, SCHEDULED[(i + j + 1) % len(SCHEDULED)], again=True)
+
+
+@pytest.mark.ranks(4, 7, every_mpi=True)
+@every_collective
+def test_every_tunable(comm, collective):
+    for dtype, n, executor in zip(("float32", "float64"), (17, 101), SCHEDULED, strict=False):
+        case = CASES[collective](comm, n, dtype)
+        for spec in specs(collective):
+            case.check(spec, executor)
+
+
+@some_sizes
+@every_collective
+def test_long_data(comm, collective):
+    """Pieces, slots and slices; on private arrays and in windows."""
+    total = 75_003
+    n = total if collective.name in ("allreduce", "reduce", "bcast") else total // comm.size
+    root = {"root": comm.size - 1} if collective in ROOTED else {}
+    case = CASES[collective](comm, n, "float32", **root)
+    for executor in EXECUTORS:
+        case.check(executor=executor, again=True)
+    case.check(again=True)
+    if "shared" in EXECUTORS:
+        window = windows(comm, 4 * total)
+        case.check(executor="shared", alloc=window, again=True)
+        case.check(alloc=window)
+        # One rank's array lies in a window, and the others' do not: data go through slots.
+        mixed = window if comm.rank == 0 else np.empty
+        case.check(executor="shared", alloc=mixed, again=True)
+
+
+@every_size
+@every_collective
+def test_shared_memory(comm, collective):
+    longest = 4999
+    window = windows(comm, 8 * longest * comm.size) if "shared" in EXECUTORS else None
+    for n in [*lengths(comm.size), longest]:
+        root = {"root": (n + 1) % comm.size} if collective in ROOTED else {}
+        case = CASES[collective](comm, n, "float64", **root)
+        case.check(executor=EXECUTORS[-1], again=n == longest)
+        if window is not None:
+            case.check(executor="shared", alloc=window, again=n == longest)
+
+
+@some_sizes
+@pytest.mark.parametrize("collective", REDUCING, ids=lambda c: c.name)
+def test_every_dtype_and_operation(comm, collective):
+    name = {"allreduce": "rabenseifner", "reduce": "binomial", "reduce_scatter": "pairwise"}
     for dtype in REDUCIBLE:
         for op in OPS:
-            for n in lengths(comm.size):
-                x = integer_valued(n, dtype, comm.rank, op)
-                yield dtype, op, x, reference(x, op, comm)
+            for n, executor in zip((1, 37, 9001), EXECUTORS, strict=False):
+                algorithm = name[collective.name] if executor in SCHEDULED else "auto"
+                CASES[collective](comm, n, dtype, op).check(algorithm, executor)
 
 
-def names(collective):
-    return REGISTRY.names(collective)
-
-
-@pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("algorithm", [*names(ALLREDUCE), "auto"])
-def test_allreduce(comm, algorithm):
-    for dtype, op, x, want in reductions(comm):
-        ours = getattr(collectives, op)
-        out = np.full_like(x, 99)
-        kept = x.copy()
-        got = collectives.allreduce(x, out, ours, comm=comm, algorithm=algorithm)
-        assert got is out
-        np.testing.assert_array_equal(out, want, err_msg=f"{dtype} {op} {x.size}")
-        np.testing.assert_array_equal(x, kept)
-        assert collectives.allreduce(x, op=ours, comm=comm, algorithm=algorithm) is x
-        np.testing.assert_array_equal(x, want, err_msg=f"in place {dtype} {op} {x.size}")
-
-
-@pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("algorithm", names(ALLREDUCE))
-def test_allreduce_of_any_floats_is_within_the_bound_and_the_same_on_all_ranks(comm, algorithm):
-    for dtype in ("float16", "float32", "float64"):
-        for n in (1, 5, 1001):
-            rng = np.random.default_rng([comm.rank, n])
-            x = rng.standard_normal(n).astype(dtype)
-            parts = np.array(comm.allgather(x.astype(np.longdouble)))
-            bound = comm.size * float(np.finfo(dtype).eps) * np.abs(parts).sum(axis=0)
-            got = collectives.allreduce(x.copy(), comm=comm, algorithm=algorithm)
-            again = collectives.allreduce(x.copy(), comm=comm, algorithm=algorithm)
-            assert (np.abs(got - parts.sum(axis=0)) <= bound).all()
-            assert got.tobytes() == again.tobytes()
-            assert len(set(comm.allgather(got.tobytes()))) == 1
-
-
-@pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("algorithm", names(REDUCE))
-def test_reduce(comm, algorithm):
-    for root in {0, comm.size - 1}:
-        for dtype, op, x, want in reductions(comm):
-            ours = getattr(collectives, op)
-            out = np.empty_like(x)
-            kept = x.copy()
-            collectives.reduce(x, out, ours, root, comm=comm, algorithm=algorithm)
-            np.testing.assert_array_equal(x, kept)
-            collectives.reduce(x, op=ours, root=root, comm=comm, algorithm=algorithm)
-            if comm.rank == root:
-                np.testing.assert_array_equal(out, want, err_msg=f"{dtype} {op} {x.size}")
-                np.testing.assert_array_equal(x, want, err_msg=f"in place {dtype} {op} {x.size}")
-
-
-@pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("algorithm", names(BCAST))
-def test_bcast(comm, algorithm):
+@pytest.mark.ranks(3, 4, every_mpi=True)
+@pytest.mark.parametrize("collective", ROOTED, ids=lambda c: c.name)
+def test_every_root(comm, collective):
     for root in range(comm.size):
-        for dtype in (*REDUCIBLE, "uint8", "complex128", "bool"):
-            for n in lengths(comm.size):
-                x = (np.arange(n) * (comm.rank + 1) % 97).astype(dtype)
-                want = x.copy()
-                comm.Bcast(want.view(np.uint8), root)
-                collectives.bcast(x, root, comm=comm, algorithm=algorithm)
-                np.testing.assert_array_equal(x, want)
+        case = CASES[collective](comm, 13, "float64", root=root)
+        for i, name in enumerate(REGISTRY.names(collective)):
+            case.check(name, SCHEDULED[(root + i) % len(SCHEDULED)])
+        case.check(executor=EXECUTORS[-1])
 
 
-@pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("algorithm", names(REDUCE_SCATTER))
-def test_reduce_scatter(comm, algorithm):
-    for dtype, op, x, total in reductions(comm):
-        ours = getattr(collectives, op)
-        start, stop = share(x.size, comm.rank, comm.size)
-        want = total[start:stop]
-        if dtype != "float16":
-            native = np.empty_like(want)
-            counts = [b - a for a, b in (share(x.size, r, comm.size) for r in range(comm.size))]
-            comm.Reduce_scatter(x, native, counts, OPS[op])
-            np.testing.assert_array_equal(native, want)
-        out = np.empty_like(want)
-        kept = x.copy()
-        collectives.reduce_scatter(x, out, ours, comm=comm, algorithm=algorithm)
-        np.testing.assert_array_equal(x, kept)
-        np.testing.assert_array_equal(out, want, err_msg=f"{dtype} {op} {x.size}")
-        part = collectives.reduce_scatter(x, op=ours, comm=comm, algorithm=algorithm)
-        np.testing.assert_array_equal(part, want)
-        assert part.size == 0 or np.shares_memory(part, x)
+@some_sizes
+@pytest.mark.parametrize("collective", MOVING, ids=lambda c: c.name)
+def test_any_dtype_moves(comm, collective):
+    for dtype in ("bool", "complex128", "float16", "bfloat16", "uint8", "S3"):
+        case = CASES[collective](comm, 29, dtype)
+        for executor in (*EXECUTORS, "auto"):
+            case.check(executor=executor)
 
 
-@pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("algorithm", names(ALLGATHER))
-def test_allgather(comm, algorithm):
-    for dtype in (*REDUCIBLE, "uint8", "complex64"):
-        for n in lengths(comm.size):
-            start, stop = share(n, comm.rank, comm.size)
-            part = ((np.arange(start, stop) * 3 + comm.rank) % 101).astype(dtype)
-            want = np.empty(n, dtype)
-            counts = [b - a for a, b in (share(n, r, comm.size) for r in range(comm.size))]
-            size = part.itemsize
-            comm.Allgatherv(
-                part.view(np.uint8), [want.view(np.uint8), [c * size for c in counts], MPI.BYTE]
-            )
-            out = np.zeros(n, dtype)
-            collectives.allgather(part, out, comm=comm, algorithm=algorithm)
-            np.testing.assert_array_equal(out, want)
-            whole = np.zeros(n, dtype)
-            whole[start:stop] = part
-            assert collectives.allgather(whole, comm=comm, algorithm=algorithm) is whole
-            np.testing.assert_array_equal(whole, want)
-
-
-@pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("algorithm", names(ALLTOALL))
-def test_alltoall(comm, algorithm):
-    for dtype in (*REDUCIBLE, "uint8"):
-        for n in (0, 1, 3, 100):
-            x = ((np.arange(n * comm.size) * 3 + comm.rank * 31) % 101).astype(dtype)
-            want, out = np.empty_like(x), np.empty_like(x)
-            comm.Alltoall(x.view(np.uint8), want.view(np.uint8))
-            collectives.alltoall(x, out, comm=comm, algorithm=algorithm)
-            np.testing.assert_array_equal(out, want)
-
-
-@pytest.mark.ranks(1, 2, 3, 5, 8)
-def test_a_plan_runs_many_times_back_to_back_on_its_own_data(comm):
-    x = np.empty(1003)
-    y = np.empty(777, np.float32)
+@every_size
+def test_parts_of_any_length(comm):
     p = comm.size
-    total = p * (p + 1) / 2
-    for algorithm in names(ALLREDUCE):
-        with (
-            collectives.plan_allreduce(x, comm=comm, algorithm=algorithm) as first,
-            collectives.plan_allreduce(y, comm=comm, algorithm="ring") as second,
+    for counts in ([3 * r % 5 for r in range(p)], [0] * (p - 1) + [7], [0] * p, [40] * p):
+        for executor in (*EXECUTORS, "auto"):
+            for root in {0, p // 2, p - 1}:
+                gather(comm, 0, "float32", root, counts).check(executor=executor)
+                scatter(comm, 0, "float32", root, counts).check(executor=executor)
+        for collective, case in (
+            (ALLGATHER, allgather(comm, 0, "float64", counts)),
+            (REDUCE_SCATTER, reduce_scatter(comm, 0, "float64", "MAX", counts)),
         ):
-            scratch = first.scratch_bytes
-            for k in range(20):
-                # Both in flight at once, and no barrier between the runs.
-                x[:] = k * (comm.rank + 1)
-                y[:] = -k * (comm.rank + 1)
-                first.start()
-                second.start()
-                done = [first.test(), second.test()]
-                if not done[1]:
-                    second.wait()
-                if not done[0]:
-                    first.wait()
-                assert (x == k * total).all()
-                assert (y == -k * total).all()
-            assert first.scratch_bytes == scratch
+            for i, name in enumerate(REGISTRY.names(collective)):
+                case.check(name, SCHEDULED[i % len(SCHEDULED)])
+            for executor in (*EXECUTORS, "auto"):
+                case.check(executor=executor, again=True)
+    for n in (0, 1, 50):
+        case = alltoall(comm, n, "float32", uneven=True)
+        for executor in (*SCHEDULED, "auto"):
+            for name in ("pairwise", "direct", "auto"):
+                case.check(name, executor)
+        with pytest.raises(ValueError, match="passes data on"):
+            case.check("bruck")
 
 
-@pytest.mark.ranks(2, 3, 4, 7)
-def test_the_counters_are_the_closed_forms(comm):
-    p, n = comm.size, 840 * comm.size
-    x = np.zeros(n)
-    core = 1 << (p.bit_length() - 1)
-    outside, folded = comm.rank >= core, comm.rank < p - core
-    rounds = core.bit_length() - 1
-    forms = {
-        "ring": (2 * (p - 1), 2 * x.nbytes * (p - 1) // p),
-        "recursive_doubling": (
-            (1, x.nbytes) if outside else (rounds + folded, (rounds + folded) * x.nbytes)
-        ),
-        "rabenseifner": (
-            (1, x.nbytes)
-            if outside
-            else (2 * rounds + folded, 2 * x.nbytes * (core - 1) // core + folded * x.nbytes)
-        ),
-    }
-    for algorithm, (messages, nbytes) in forms.items():
-        traffic = collectives.Traffic()
-        collectives.allreduce(x, comm=comm, algorithm=algorithm, traffic=traffic)
-        assert (traffic.messages, traffic.bytes) == (messages, nbytes), algorithm
-        assert traffic.seconds > 0
+@some_sizes
+def test_a_barrier_waits_for_who_comes_late(comm):
+    ways = [(name, e) for name in REGISTRY.names(BARRIER) for e in SCHEDULED]
+    ways += [("auto", "auto"), ("auto", EXECUTORS[-1])]
+    for i, (algorithm, executor) in enumerate(ways):
+        with collectives.plan_barrier(comm=comm, algorithm=algorithm, executor=executor) as plan:
+            for late in {i % comm.size, (i + 1) % comm.size}:
+                comm.Barrier()
+                if comm.rank == late:
+                    time.sleep(0.003)
+                came = time.monotonic()  # one clock for all processes of a machine
+                if i % 2:
+                    plan.run()
+                else:
+                    plan.start()
+                    while not plan.test():
+                        time.sleep(0)
+                went = time.monotonic()
+                assert min(comm.allgather(went)) >= max(comm.allgather(came)), (algorithm, executor)
 
 
-@pytest.mark.ranks(2, 3)
-def test_long_messages_are_cut(comm):
-    from collectives.blocks import Split
-    from collectives.executors.python import PythonPlan
-
-    ring = REGISTRY.get(ALLREDUCE, "ring")
-    x = np.arange(1000.0) * (comm.rank + 1)
-    with PythonPlan(
-        ring.generate(comm.rank, comm.size), Split(x, comm.size), comm, message_bytes=100
-    ) as plan:
-        plan.run()
-        block = share(1000, 0, comm.size)[1] * 8
-        assert plan.messages >= 2 * (comm.size - 1) * (block // 100)
-    np.testing.assert_array_equal(x, np.arange(1000.0) * comm.size * (comm.size + 1) / 2)
-
-
-@pytest.mark.ranks(1, 2, 4)
-def test_sub_communicators_and_their_end(comm):
-    for _ in range(50):
-        half = comm.Split(comm.rank % 2)
-        x = np.full(10, float(comm.rank))
-        collectives.allreduce(x, comm=half, algorithm="ring")
-        assert (x == sum(range(comm.rank % 2, comm.size, 2))).all()
-        half.Free()  # frees the private duplicate with it
-
-
-@pytest.mark.ranks(1, 2)
-def test_bad_arguments_are_refused_before_any_communication(comm):
-    x = np.zeros(4)
-    readonly = np.zeros(4)
-    readonly.flags.writeable = False
-    wrong = [
-        (TypeError, "sendbuf: is a list", lambda: collectives.allreduce([1.0], comm=comm)),
-        (TypeError, "complex128", lambda: collectives.allreduce(x.astype(complex), comm=comm)),
-        (TypeError, "bool", lambda: collectives.allreduce(x.astype(bool), comm=comm)),
-        (TypeError, "byte order", lambda: collectives.allreduce(x.astype(">f8"), comm=comm)),
-        (TypeError, "object", lambda: collectives.bcast(x.astype(object), comm=comm)),
-        (
-            TypeError,
-            "float32, sendbuf float64",
-            lambda: collectives.allreduce(x, x.astype("f4"), comm=comm),
-        ),
-        (TypeError, "op: is", lambda: collectives.allreduce(x, op=MPI.SUM, comm=comm)),
-        (ValueError, "needs 4", lambda: collectives.allreduce(x, np.zeros(5), comm=comm)),
-        (ValueError, "overlaps", lambda: collectives.allreduce(x[:2], x[1:3], comm=comm)),
-        (ValueError, "read-only", lambda: collectives.allreduce(readonly, comm=comm)),
-        (ValueError, "C-contiguous", lambda: collectives.allreduce(np.zeros(8)[::2], comm=comm)),
-        (ValueError, "ring, tree", lambda: collectives.allreduce(x, comm=comm, algorithm="rnig")),
-        (ValueError, "root=9", lambda: collectives.bcast(x, 9, comm=comm)),
-        (ValueError, "root=-1", lambda: collectives.reduce(x, root=-1, comm=comm)),
-        (ValueError, "intracommunicator", lambda: collectives.bcast(x, comm=MPI.COMM_NULL)),
-        (TypeError, "comm: is a str", lambda: collectives.bcast(x, comm="world")),
-    ]
-    for error, text, call in wrong:
-        with pytest.raises(error, match=text):
-            call()
-    # Inputs of any stride are fine out of place; so is a 0-d array.
-    out = np.zeros(4)
-    collectives.allreduce(np.arange(8.0)[::2], out, comm=comm)
-    np.testing.assert_array_equal(out, np.arange(0, 8, 2) * comm.size)
-    collectives.allreduce(np.arange(4.0).reshape(2, 2).T, out, comm=comm)
-    np.testing.assert_array_equal(out, np.array([0, 2, 1, 3]) * comm.size)
-    one = np.array(1.0)
-    collectives.allreduce(one, comm=comm)
-    assert one == comm.size
+@some_sizes
+@pytest.mark.parametrize("executor", [*SCHEDULED, "auto"])
+def test_exchange_with_neighbours(comm, executor):
+    p, r = comm.size, comm.rank
+    for n in (1, 10_000):
+        for ring in (True, False):
+            # With two ranks both messages go to the same one, with one rank to itself.
+            left, right = (r - 1) % p, (r + 1) % p
+            if not ring:
+                left, right = (r - 1 if r else -1), (r + 1 if r < p - 1 else -1)
+            sends = [numbers(n, "float32", 10 * r), numbers(n + 3, "float32", 10 * r + 1)]
+            recvs = [np.full(n + 3, -1, "float32"), np.full(n, -1, "float32")]
+            # To the left go n, and come from the right; n + 3 the other way. Where both come from
+            # one rank they are in the order in which they were sent.
+            peers = [right, left] if ring and p <= 2 else [left, right]
+            if ring and p <= 2:
+                recvs.reverse()
+            with collectives.plan_neighbor(
+                sends, [left, right], recvs, peers, comm=comm, executor=executor
+            ) as plan:
+                for _ in range(3):
+                    for recv in recvs:
+                        recv[:] = -1
+                    plan.run()
+                    for recv, peer in zip(recvs, peers, strict=True):
+                        which = 0 if recv.size == n else 1
+                        want = numbers(recv.size, "float32", 10 * peer + which)
+                        np.testing.assert_array_equal(recv, want if peer >= 0 else -1)
 
 
-@pytest.mark.ranks(1, 2)
-def test_the_life_of_a_plan(comm):
-    x = np.ones(3)
-    plan = collectives.plan_allreduce(x, comm=comm, algorithm="ring")
-    with pytest.raises(RuntimeError, match="not started"):
-        plan.wait()
-    with pytest.raises(RuntimeError, match="not started"):
-        plan.test()
-    plan.start()
-    with pytest.raises(RuntimeError, match="runs already"):
-        plan.start()
-    plan.close()  # finishes what is in flight
-    assert (x == comm.size).all()
-    plan.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        plan.start()
+@some_sizes
+def test_sums_of_any_floats_are_within_the_bound_and_the_same_on_all_ranks(comm):
+    for dtype, eps in (("float16", 2**-10), ("bfloat16", 2**-7), ("float32", 2**-23)):
+        x = np.random.default_rng(comm.rank).standard_normal(1001).astype(dtype)
+        parts = np.array(comm.allgather(x.astype(np.float64)))
+        bound = comm.size * eps * np.abs(parts).sum(axis=0)
+        ways = [(name, SCHEDULED[-1]) for name in REGISTRY.names(ALLREDUCE)]
+        for algorithm, executor in [*ways, ("rabenseifner", "python"), ("auto", EXECUTORS[-1])]:
+            got, again = x.copy(), x.copy()
+            for y in (got, again):
+                collectives.allreduce(y, comm=comm, algorithm=algorithm, executor=executor)
+            label = f"{algorithm} {executor} {dtype}"
+            assert (np.abs(got.astype(np.float64) - parts.sum(axis=0)) <= bound).all(), label
+            assert got.tobytes() == again.tobytes(), label
+            assert len(set(comm.allgather(got.tobytes()))) == 1, label
+
+
+@some_sizes
+def test_one_call_out_of_place_and_in_place(comm):
+    p, r = comm.size, comm.rank
+    for executor in (*EXECUTORS, "auto"):
+        how = {"comm": comm, "executor": executor}
+        case = allreduce(comm, 1000, "float32")
+        x = numbers(1000, "float32", r, "SUM")
+        out, kept = np.zeros_like(x), x.copy()
+        assert collectives.allreduce(x, out, **how) is out
+        assert collectives.reduce(x, out, root=p - 1, **how) is out
+        part = slice(1000 * r // p, 1000 * (r + 1) // p)
+        mine = np.zeros(part.stop - part.start, "float32")
+        assert collectives.reduce_scatter(x, mine, **how) is mine
+        np.testing.assert_array_equal(mine, case.want[part])
+        whole = np.zeros_like(x)
+        assert collectives.allgather(mine, whole, **how) is whole
+        np.testing.assert_array_equal(whole, case.want)
+        np.testing.assert_array_equal(x, kept)
+        again = collectives.reduce_scatter(x, **how)
+        np.testing.assert_array_equal(again, case.want[part])
+        assert np.shares_memory(again, x)
+        assert collectives.allgather(x, **how) is x
+        np.testing.assert_array_equal(x, case.want)
+        rows = np.empty((p, 3)) if r == 0 else None
+        assert collectives.gather(np.full(3, float(r)), rows, **how) is rows
+        one = collectives.scatter(rows, np.empty(3), **how)
+        assert (one == r).all()
+        # Inputs of any stride are taken out of place; so is a 0-d array.
+        out = np.zeros(4)
+        collectives.allreduce(np.arange(8.0)[::2], out, **how)
+        np.testing.assert_array_equal(out, np.arange(0, 8, 2) * p)
+        collectives.allreduce(np.arange(4.0).reshape(2, 2).T, out, **how)
+        np.testing.assert_array_equal(out, np.array([0, 2, 1, 3]) * p)
+        single = np.array(1.0)
+        collectives.allreduce(single, **how)
+        assert single == p

@@ -1,0 +1,156 @@
+"""Plans: how they are made, refused, run again and closed."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import collectives
+from collectives.bind import bind
+from collectives.blocks import Split, share
+from collectives.collective import ALLREDUCE
+from collectives.registry import REGISTRY
+from tests.collectives.cases import EXECUTORS, SCHEDULED
+
+every_executor = pytest.mark.parametrize("executor", [*EXECUTORS, "auto"])
+
+
+@pytest.mark.ranks(1, 2, 3, 5)
+@every_executor
+def test_a_plan_runs_many_times_back_to_back_on_its_own_data(comm, executor):
+    x = np.empty(1003)
+    y = np.empty(777, np.float32)
+    p = comm.size
+    total = p * (p + 1) / 2
+    with (
+        collectives.plan_allreduce(x, comm=comm, executor=executor) as first,
+        collectives.plan_allreduce(y, comm=comm, algorithm="ring") as second,
+    ):
+        scratch = first.scratch_bytes
+        for k in range(20):
+            # Both in flight at once, and no barrier between the runs.
+            x[:] = k * (comm.rank + 1)
+            y[:] = -k * (comm.rank + 1)
+            first.start()
+            second.start()
+            done = [first.test(), second.test()]
+            if not done[1]:
+                second.wait()
+            if not done[0]:
+                first.wait()
+            assert (x == k * total).all()
+            assert (y == -k * total).all()
+        assert first.scratch_bytes == scratch
+
+
+@pytest.mark.ranks(2, 3, 4, 7)
+@pytest.mark.parametrize("executor", SCHEDULED)
+def test_the_counters_are_the_closed_forms(comm, executor):
+    p, n = comm.size, 840 * comm.size
+    x = np.zeros(n)
+    core = 1 << (p.bit_length() - 1)
+    outside, folded = comm.rank >= core, comm.rank < p - core
+    rounds = core.bit_length() - 1
+    forms = {
+        "ring": (2 * (p - 1), 2 * x.nbytes * (p - 1) // p),
+        "recursive_doubling": (
+            (1, x.nbytes) if outside else (rounds + folded, (rounds + folded) * x.nbytes)
+        ),
+        "rabenseifner": (
+            (1, x.nbytes)
+            if outside
+            else (2 * rounds + folded, 2 * x.nbytes * (core - 1) // core + folded * x.nbytes)
+        ),
+    }
+    for algorithm, (messages, nbytes) in forms.items():
+        for _ in range(2):  # the second of two calls is made with the plan of the first
+            traffic = collectives.Traffic()
+            collectives.allreduce(
+                x, comm=comm, algorithm=algorithm, executor=executor, traffic=traffic
+            )
+            assert (traffic.messages, traffic.bytes) == (messages, nbytes), algorithm
+            assert traffic.seconds > 0
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize("executor", SCHEDULED)
+def test_long_messages_are_cut(comm, executor):
+    ring = REGISTRY.get(ALLREDUCE, "ring")
+    x = np.arange(1000.0) * (comm.rank + 1)
+    rounds = ring.generate(comm.rank, comm.size)
+    blocks = Split(x, comm.size)
+    with bind(rounds, blocks, comm, executor=executor, message_bytes=100) as plan:
+        plan.run()
+        block = share(1000, 0, comm.size)[1] * 8
+        assert plan.messages >= 2 * (comm.size - 1) * (block // 100)
+    np.testing.assert_array_equal(x, np.arange(1000.0) * comm.size * (comm.size + 1) / 2)
+
+
+@pytest.mark.ranks(1, 2)
+def test_bad_arguments_are_refused_before_any_communication(comm):
+    x = np.zeros(4)
+    readonly = np.zeros(4)
+    readonly.flags.writeable = False
+    wrong = [
+        (TypeError, "sendbuf: is a list", lambda: collectives.allreduce([1.0], comm=comm)),
+        (TypeError, "complex128", lambda: collectives.allreduce(x.astype(complex), comm=comm)),
+        (TypeError, "bool", lambda: collectives.allreduce(x.astype(bool), comm=comm)),
+        (TypeError, "byte order", lambda: collectives.allreduce(x.astype(">f8"), comm=comm)),
+        (TypeError, "object", lambda: collectives.bcast(x.astype(object), comm=comm)),
+        (
+            TypeError,
+            "float32, sendbuf float64",
+            lambda: collectives.allreduce(x, x.astype("f4"), comm=comm),
+        ),
+        (TypeError, "op: is", lambda: collectives.allreduce(x, op=MPI.SUM, comm=comm)),
+        (ValueError, "needs 4", lambda: collectives.allreduce(x, np.zeros(5), comm=comm)),
+        (ValueError, "overlaps", lambda: collectives.allreduce(x[:2], x[1:3], comm=comm)),
+        (ValueError, "ring, ", lambda: collectives.allreduce(x, comm=comm, algorithm="rnig")),
+        (ValueError, "root=9", lambda: collectives.bcast(x, 9, comm=comm)),
+        (ValueError, "root=-1", lambda: collectives.reduce(x, root=-1, comm=comm)),
+        (ValueError, "intracommunicator", lambda: collectives.bcast(x, comm=MPI.COMM_NULL)),
+        (TypeError, "comm: is a str", lambda: collectives.bcast(x, comm="world")),
+        (ValueError, "executor='nativ'", lambda: collectives.bcast(x, comm=comm, executor="nativ")),
+    ]
+    for executor in EXECUTORS:
+        how = {"comm": comm, "executor": executor}
+        strided = np.zeros(8)[::2]
+        wrong += [
+            (ValueError, "read-only", lambda how=how: collectives.allreduce(x, readonly, **how)),
+            (ValueError, "read-only", lambda how=how: collectives.allreduce(readonly, **how)),
+            (
+                ValueError,
+                "C-contiguous",
+                lambda how=how, a=strided: collectives.allreduce(a, **how),
+            ),
+            (
+                ValueError,
+                "C-contiguous",
+                lambda how=how, a=strided: collectives.plan_bcast(a, **how),
+            ),
+        ]
+    for error, text, call in wrong:
+        with pytest.raises(error, match=text):
+            call()
+
+
+@pytest.mark.ranks(1, 2)
+@every_executor
+def test_the_life_of_a_plan(comm, executor):
+    x = np.ones(3)
+    plan = collectives.plan_allreduce(x, comm=comm, executor=executor)
+    with pytest.raises(RuntimeError, match="not started"):
+        plan.wait()
+    with pytest.raises(RuntimeError, match="not started"):
+        plan.test()
+    plan.start()
+    with pytest.raises(RuntimeError, match="runs already"):
+        plan.start()
+    with pytest.raises(RuntimeError, match="runs already"):
+        plan.run()
+    plan.close()  # finishes what is in flight
+    assert (x == comm.size).all()
+    plan.close()
+    for use in (plan.start, plan.run):
+        with pytest.raises(RuntimeError, match="closed"):
+            use()
+    assert (x == comm.size).all()
