@@ -21,7 +21,7 @@ def bench(*words, **options):
         [sys.executable, "-m", "collectives", "bench", *words],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         **options,
     )
 
@@ -84,6 +84,13 @@ def test_the_suite_says_itself_what_to_time(words):
     done = bench("--suite", "standard", *words)
     assert done.returncode == 2
     assert "--suite standard: says itself what to time; leave out" in done.stderr
+
+
+def test_a_table_that_is_none():
+    done = bench("allreduce", "--table", "/no/such/table.toml")
+    assert done.returncode == 2
+    assert "/no/such/table.toml" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_without_a_collective_or_a_suite():
