@@ -16,7 +16,9 @@ from mpi4py import MPI
 from collectives.agreement import checked
 from collectives.arguments import at, bounds_of, check_alike, check_buffer, wants_ranks
 from collectives.calls import call
+from collectives.channel import check_comm
 from collectives.collective import GATHER, SCATTER
+from collectives.device import as_array
 from collectives.jobs import (
     allgather_job,
     allreduce_job,
@@ -74,7 +76,7 @@ def allreduce(
         return allreduce_reproducible(sendbuf, recvbuf, comm=comm, **options)
     result = _result(sendbuf, recvbuf, comm)
     call(allreduce_job(result, op, comm), comm, **options)
-    return result
+    return sendbuf if recvbuf is None else recvbuf
 
 
 @checked
@@ -96,7 +98,7 @@ def reduce(
     """
     result = _result(sendbuf, recvbuf, comm)
     call(reduce_job(result, op, root, comm), comm, **options)
-    return result
+    return sendbuf if recvbuf is None else recvbuf
 
 
 @checked
@@ -157,19 +159,23 @@ def reduce_scatter(
         ValueError: not contiguous, read-only, of another length, or no such algorithm or
             executor.
     """
-    bounds = bounds_of("counts", counts, int(np.size(sendbuf)), comm)
+    if recvbuf is None:
+        work = check_buffer("sendbuf", sendbuf, comm, reduce=True)
+    else:
+        given = _contiguous("sendbuf", sendbuf, comm)
+        check_buffer("sendbuf", given, comm, reduce=True, writable=False)
+        result = check_buffer("recvbuf", recvbuf, comm, reduce=True)
+        work = given
+    bounds = bounds_of("counts", counts, int(work.size), comm)
     mine = slice(*bounds[comm.Get_rank() : comm.Get_rank() + 2])
-    work = sendbuf
     if recvbuf is not None:
-        check_buffer("sendbuf", _contiguous(sendbuf), comm, reduce=True, writable=False)
-        check_buffer("recvbuf", recvbuf, comm, reduce=True)
-        check_alike(sendbuf, recvbuf, mine.stop - mine.start, comm)
-        work = namespace(sendbuf).array(sendbuf, order="C")
+        check_alike(given, result, mine.stop - mine.start, comm)
+        work = namespace(given).array(given, order="C")
     call(reduce_scatter_job(work, op, counts, comm), comm, **options)
     part = flat(work)[mine]
     if recvbuf is None:
         return part
-    flat(recvbuf)[...] = part
+    flat(result)[...] = part
     return recvbuf
 
 
@@ -201,22 +207,22 @@ def allgather(
             executor.
     """
     if recvbuf is None:
-        recvbuf = sendbuf
-        check_buffer("sendbuf", sendbuf, comm)
+        result = check_buffer("sendbuf", sendbuf, comm)
     else:
-        check_buffer("sendbuf", _contiguous(sendbuf), comm, writable=False)
-        check_buffer("recvbuf", recvbuf, comm)
-        bounds = bounds_of("counts", counts, int(recvbuf.size), comm)
+        given = _contiguous("sendbuf", sendbuf, comm)
+        check_buffer("sendbuf", given, comm, writable=False)
+        result = check_buffer("recvbuf", recvbuf, comm)
+        bounds = bounds_of("counts", counts, int(result.size), comm)
         start, stop = bounds[comm.Get_rank() : comm.Get_rank() + 2]
-        if stop - start != sendbuf.size:
+        if stop - start != given.size:
             raise ValueError(
-                f"sendbuf: has {sendbuf.size} elements; this rank's part of recvbuf "
-                f"({recvbuf.size} elements) has {stop - start}{at(comm)}"
+                f"sendbuf: has {given.size} elements; this rank's part of recvbuf "
+                f"({result.size} elements) has {stop - start}{at(comm)}"
             )
-        check_alike(sendbuf, recvbuf, int(recvbuf.size), comm)
-        flat(recvbuf)[start:stop] = flat(_contiguous(sendbuf))
-    call(allgather_job(recvbuf, counts, comm), comm, **options)
-    return recvbuf
+        check_alike(given, result, int(result.size), comm)
+        flat(result)[start:stop] = flat(given)
+    call(allgather_job(result, counts, comm), comm, **options)
+    return sendbuf if recvbuf is None else recvbuf
 
 
 @checked
@@ -257,7 +263,7 @@ def gather(
     Returns:
         ``recvbuf``; None on other ranks than ``root``, if they gave none.
     """
-    sendbuf = _contiguous(sendbuf)
+    sendbuf = _contiguous("sendbuf", sendbuf, comm)
     call(rooted_job(GATHER, sendbuf, recvbuf, root, counts, comm), comm, **options)
     return recvbuf
 
@@ -279,7 +285,8 @@ def scatter(
     Returns:
         ``recvbuf``.
     """
-    sendbuf = _contiguous(sendbuf)
+    if sendbuf is not None:
+        sendbuf = _contiguous("sendbuf", sendbuf, comm)
     call(rooted_job(SCATTER, recvbuf, sendbuf, root, counts, comm), comm, **options)
     return recvbuf
 
@@ -294,9 +301,11 @@ def barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> None:
     call(barrier_job(comm), comm, **options)
 
 
-def _contiguous(array: Any) -> Any:
-    """Return the array, or a contiguous copy: an input may have any strides."""
-    if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
+def _contiguous(name: str, given: Any, comm: MPI.Comm) -> Any:
+    """Return an input as an array, or a contiguous copy of it: on the host it has any strides."""
+    check_comm(comm)
+    array = as_array(name, given, writable=False, where=at(comm))
+    if isinstance(array, np.ndarray) and not (array.flags.c_contiguous or hasattr(array, "mask")):
         return np.ascontiguousarray(array)
     return array
 
@@ -304,11 +313,10 @@ def _contiguous(array: Any) -> Any:
 def _result(sendbuf: Any, recvbuf: Any, comm: MPI.Comm) -> Any:
     """Return the buffer to reduce in place: ``sendbuf``, or ``recvbuf`` with a copy of it."""
     if recvbuf is None:
-        check_buffer("sendbuf", sendbuf, comm, reduce=True)
-        return sendbuf
-    sendbuf = _contiguous(sendbuf)
-    check_buffer("sendbuf", sendbuf, comm, reduce=True, writable=False)
-    check_buffer("recvbuf", recvbuf, comm, reduce=True)
-    check_alike(sendbuf, recvbuf, int(sendbuf.size), comm)
-    flat(recvbuf)[...] = flat(sendbuf)
-    return recvbuf
+        return check_buffer("sendbuf", sendbuf, comm, reduce=True)
+    given = _contiguous("sendbuf", sendbuf, comm)
+    check_buffer("sendbuf", given, comm, reduce=True, writable=False)
+    result = check_buffer("recvbuf", recvbuf, comm, reduce=True)
+    check_alike(given, result, int(given.size), comm)
+    flat(result)[...] = flat(given)
+    return result

@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from collectives.blocks import share
 from collectives.channel import check_comm
+from collectives.device import as_array
 from collectives.memory import on_device
 from collectives.op import SUM, Op
 
@@ -28,18 +29,19 @@ def check_buffer(
     reduce: bool = False,
     writable: bool = True,
     contiguous: bool = True,
-) -> None:
-    """Check that an array can be bound to a plan.
+) -> Any:
+    """Return an array that can be bound to a plan: what was given, or a view of its memory.
+
+    Tensors and other objects with DLPack or the CUDA array interface are taken too (see
+    `collectives.device.as_array`).
 
     Raises:
         TypeError: it is not an array, its dtype will not do, or ``comm`` is no communicator.
         ValueError: it is not contiguous or read-only, or ``comm`` is null or has two groups.
     """
     check_comm(comm)
-    if not (isinstance(array, np.ndarray) or on_device(array)):
-        raise TypeError(
-            f"{name}: is a {type(array).__name__}; needs a numpy or cupy array{at(comm)}"
-        )
+    if type(array) is not np.ndarray:
+        array = as_array(name, array, writable=writable, where=at(comm))
     if isinstance(array, np.ndarray) and hasattr(array, "mask"):
         raise TypeError(f"{name}: is a masked array; fill it and pass the plain one{at(comm)}")
     dtype = array.dtype if type(array) is np.ndarray else np.dtype(array.dtype)
@@ -57,6 +59,7 @@ def check_buffer(
         )
     if writable and isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ValueError(f"{name}: is read-only; the result is stored in it{at(comm)}")
+    return array
 
 
 @functools.cache

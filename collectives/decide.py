@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mpi4py import MPI
 
+from collectives.arguments import at
 from collectives.channel import open_channel
 from collectives.collective import ALLTOALL
 from collectives.executors.native import NotNative, check_numba, numba_is_there
@@ -122,9 +123,14 @@ def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ..
 
 
 def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:
-    """Return whether on all ranks: native can run it; so can shared; all data lie in windows."""
+    """Return whether on all ranks: native can run it; so can shared; all data lie in windows.
+
+    Raises:
+        ValueError: the data of some ranks lie on the host and those of others on devices.
+    """
     arrays = [a for a in (job.source, job.target) if a is not None]
     host = all(isinstance(a, np.ndarray) for a in arrays)
+    device = not any(isinstance(a, np.ndarray) for a in arrays)
     shared = native = host and numba_is_there()
     if shared:
         try:
@@ -132,8 +138,13 @@ def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:
         except NotNative:
             shared = False
     window = shared and known_node(comm) is not None and lies_in_window(comm, arrays)
-    mine = np.array([native, shared, window], np.int8)
+    mine = np.array([native, shared, window, host, device], np.int8)
     open_channel(comm).comm.Allreduce(MPI.IN_PLACE, mine, MPI.MIN)
+    if not (mine[3] or mine[4]):
+        raise ValueError(
+            "the arrays of some ranks lie on the host and those of others on a device; here on "
+            f"{'the host' if host else 'a device'}{at(comm)}"
+        )
     return bool(mine[0]), bool(mine[1]), bool(mine[2])
 
 

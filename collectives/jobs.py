@@ -36,7 +36,7 @@ from collectives.op import Op
 
 def allreduce_job(buffer: Any, op: Op, comm: MPI.Comm) -> Job:
     """Return an allreduce; arguments and errors as for `collectives.plans.plan_allreduce`."""
-    check_buffer("buffer", buffer, comm, reduce=True)
+    buffer = check_buffer("buffer", buffer, comm, reduce=True)
     check_op(op, comm)
     return Job(
         ALLREDUCE,
@@ -50,7 +50,7 @@ def allreduce_job(buffer: Any, op: Op, comm: MPI.Comm) -> Job:
 
 def reduce_job(buffer: Any, op: Op, root: int, comm: MPI.Comm) -> Job:
     """Return a reduction; arguments and errors as for `collectives.plans.plan_reduce`."""
-    check_buffer("buffer", buffer, comm, reduce=True)
+    buffer = check_buffer("buffer", buffer, comm, reduce=True)
     check_op(op, comm)
     return Job(
         REDUCE,
@@ -65,7 +65,7 @@ def reduce_job(buffer: Any, op: Op, root: int, comm: MPI.Comm) -> Job:
 
 def bcast_job(buffer: Any, root: int, comm: MPI.Comm) -> Job:
     """Return a broadcast; arguments and errors as for `collectives.plans.plan_bcast`."""
-    check_buffer("buffer", buffer, comm)
+    buffer = check_buffer("buffer", buffer, comm)
     return Job(
         BCAST,
         lambda blocks: Split(buffer, blocks),
@@ -78,7 +78,7 @@ def bcast_job(buffer: Any, root: int, comm: MPI.Comm) -> Job:
 
 def reduce_scatter_job(buffer: Any, op: Op, counts: Sequence[int] | None, comm: MPI.Comm) -> Job:
     """Return a reduce-scatter; as for `collectives.plans.plan_reduce_scatter`."""
-    check_buffer("buffer", buffer, comm, reduce=True)
+    buffer = check_buffer("buffer", buffer, comm, reduce=True)
     check_op(op, comm)
     bounds = bounds_of("counts", counts, int(buffer.size), comm)
     return Job(
@@ -94,7 +94,7 @@ def reduce_scatter_job(buffer: Any, op: Op, counts: Sequence[int] | None, comm: 
 
 def allgather_job(buffer: Any, counts: Sequence[int] | None, comm: MPI.Comm) -> Job:
     """Return an allgather; as for `collectives.plans.plan_allgather`."""
-    check_buffer("buffer", buffer, comm)
+    buffer = check_buffer("buffer", buffer, comm)
     bounds = bounds_of("counts", counts, int(buffer.size), comm)
     return Job(
         ALLGATHER,
@@ -114,8 +114,8 @@ def alltoall_job(
     comm: MPI.Comm,
 ) -> Job:
     """Return an alltoall; as for `collectives.plans.plan_alltoall`."""
-    check_buffer("sendbuf", sendbuf, comm, writable=False)
-    check_buffer("recvbuf", recvbuf, comm)
+    sendbuf = check_buffer("sendbuf", sendbuf, comm, writable=False)
+    recvbuf = check_buffer("recvbuf", recvbuf, comm)
     size = comm.Get_size()
     if (sendcounts is None) != (recvcounts is None):
         raise ValueError(f"sendcounts, recvcounts: give both or neither{at(comm)}")
@@ -178,7 +178,7 @@ def rooted_job(
     size, rank = comm.Get_size(), comm.Get_rank()
     gather = collective is GATHER
     names = ("sendbuf", "recvbuf") if gather else ("recvbuf", "sendbuf")
-    check_buffer(names[0], part, comm, writable=not gather)
+    part = check_buffer(names[0], part, comm, writable=not gather)
     root = check_root(root, comm)
     lengths = [int(part.size)] * size if counts is None else [int(c) for c in counts]
     bounds = bounds_of("counts", lengths, sum(lengths), comm)
@@ -189,7 +189,7 @@ def rooted_job(
     own = flat(part)
     data = None
     if rank == root:
-        check_buffer(names[1], whole, comm, writable=gather)
+        whole = check_buffer(names[1], whole, comm, writable=gather)
         pair = (part, whole) if gather else (whole, part)
         check_alike(*pair, int(pair[1].size), comm)
         if whole.size != bounds[-1]:

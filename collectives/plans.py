@@ -243,6 +243,7 @@ def plan_neighbor(
         TypeError: not arrays, or of several dtypes.
         ValueError: lengths that differ, a rank that does not exist, a read-only ``recvbufs``.
     """
+    checked: list[Any] = []
     for name, arrays, peers in (
         ("sendbufs", sendbufs, destinations),
         ("recvbufs", recvbufs, sources),
@@ -250,11 +251,13 @@ def plan_neighbor(
         if len(arrays) != len(peers):
             raise ValueError(f"{name}: are {len(arrays)} for {len(peers)} ranks{at(comm)}")
         for i, (array, peer) in enumerate(zip(arrays, peers, strict=True)):
-            check_buffer(f"{name}[{i}]", array, comm, contiguous=False, writable=name == "recvbufs")
+            writable = name == "recvbufs"
+            checked.append(
+                check_buffer(f"{name}[{i}]", array, comm, contiguous=False, writable=writable)
+            )
             if not -1 <= peer < comm.Get_size():
                 raise ValueError(f"{name}[{i}]: there is no rank {peer}{at(comm)}")
     goes: Round = [Send(peer, i) for i, peer in enumerate(destinations)]
     comes: Round = [Recv(peer, len(sendbufs) + i) for i, peer in enumerate(sources)]
     traffic, executor = options.get("traffic"), options.get("executor", "auto")
-    blocks = Regions([*sendbufs, *recvbufs])
-    return bind([goes + comes], blocks, comm, executor=executor, traffic=traffic)
+    return bind([goes + comes], Regions(checked), comm, executor=executor, traffic=traffic)

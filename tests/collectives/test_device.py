@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import collectives
 from collectives import device
 from collectives.device import as_array, trial
 from tests.collectives.fakedevice import Counts, FakeNamespace, on_fake_device
@@ -144,6 +145,58 @@ def test_tensors_of_torch():
         assert tensor.tolist() == [0, 3, 2, 3]
     with pytest.raises(TypeError, match=r"x: the Tensor cannot be read .*detach"):
         as_array("x", torch.ones(3, requires_grad=True))
+
+
+@pytest.mark.ranks(1, 2)
+def test_collectives_take_what_offers_dlpack(comm):
+    """In place and out of place; what was given is given back."""
+    p, r = comm.size, comm.rank
+    total = sum(range(1, p + 1))
+
+    def filled(n):
+        return DLPack(np.full(n, r + 1.0))
+
+    x, y = filled(4), filled(4)
+    assert collectives.allreduce(x, comm=comm) is x
+    assert collectives.allreduce(y, x, comm=comm) is x
+    assert collectives.reduce(y, root=0, comm=comm) is y
+    np.testing.assert_array_equal(x.host, total)
+    assert collectives.bcast(x, comm=comm) is x
+    part = collectives.reduce_scatter(filled(2 * p), comm=comm)
+    np.testing.assert_array_equal(part, [total] * 2)
+    x = filled(2)
+    assert collectives.reduce_scatter(filled(2 * p), x, comm=comm) is x
+    np.testing.assert_array_equal(x.host, total)
+    whole = filled(2 * p)
+    assert collectives.allgather(filled(2), whole, comm=comm) is whole
+    np.testing.assert_array_equal(whole.host, np.repeat(np.arange(p) + 1.0, 2))
+    assert collectives.allgather(whole, comm=comm) is whole
+    back = filled(2 * p)
+    assert collectives.alltoall(whole, back, comm=comm) is back
+    np.testing.assert_array_equal(back.host, r + 1)
+    whole = filled(2 * p)
+    assert collectives.gather(filled(2), whole, comm=comm) is whole
+    assert collectives.scatter(whole if r == 0 else None, x, comm=comm) is x
+    np.testing.assert_array_equal(x.host, r + 1)
+    y = filled(2)
+    with collectives.plan_neighbor([x], [(r + 1) % p], [y], [(r - 1) % p], comm=comm) as plan:
+        plan.run()
+    np.testing.assert_array_equal(y.host, (r - 1) % p + 1)
+    read_only = np.ones(3)
+    read_only.flags.writeable = False
+    out = filled(3)
+    collectives.allreduce(DLPack(read_only), out, comm=comm)
+    np.testing.assert_array_equal(out.host, p)
+    with pytest.raises(ValueError, match="sendbuf: the DLPack is read-only"):
+        collectives.allreduce(DLPack(read_only), comm=comm)
+
+
+@pytest.mark.ranks(2)
+def test_arrays_on_the_host_of_one_rank_and_on_the_device_of_another(comm):
+    x = np.zeros(100_000) if comm.rank == 0 else on_fake_device(np.zeros(100_000))[0]
+    where = "the host" if comm.rank == 0 else "a device"
+    with pytest.raises(ValueError, match=rf"others on a device; here on {where} \(rank"):
+        collectives.allreduce(x, comm=comm)
 
 
 def test_before_mpi_is_started_nothing_is_known():
