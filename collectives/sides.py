@@ -116,7 +116,7 @@ class Side:
         """Return how many bytes of each message are accumulated, like `nbytes`."""
         if self.reduces is False:
             return 0.0
-        if self.reduces is True:
+        if self.reduces is True or self.member is None:
             return self.nbytes(lengths)
         return np.bincount(self.member, self.reduces * self._lengths(lengths), self.rank.size)
 

@@ -18,7 +18,7 @@ both_models = pytest.mark.parametrize("model", [MODEL, GAPPED], ids=["abc", "log
 
 
 @every_algorithm
-@pytest.mark.parametrize("p", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("p", [1, 2, 3, 8])
 @both_models
 def test_the_time_on_few_ranks_is_the_simulated_one(algorithm, p, model):
     timeline = Timeline(algorithm, p)
@@ -60,7 +60,7 @@ def test_a_limit_ends_the_walk():
 
 
 @every_algorithm
-@pytest.mark.parametrize("p", [17, 24, 64, 100])
+@pytest.mark.parametrize("p", [17, 64])
 def test_the_price_on_many_ranks_is_near_the_simulated_time(algorithm, p):
     # Where many ranks send to one, those ahead go on, which the price does not see.
     most = 8 if algorithm.name == "linear" else 2
