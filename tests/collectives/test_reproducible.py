@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import collectives
+from collectives import reproducible
 from collectives.agreement import AgreementError
 from collectives.blocks import share
 from collectives.fixed_point import FOLDS, add, raise_exponents, value
@@ -44,7 +45,7 @@ def one_rank(x):
     return out
 
 
-@pytest.mark.ranks(1, 2, 3, 4, 6, 8, every_mpi=True)
+@pytest.mark.ranks(1, 2, 3, 4, 8, every_mpi=True)
 @pytest.mark.parametrize("dtype", RANGE)
 def test_the_bits_do_not_depend_on_who_has_what(comm, dtype):
     x = summands(dtype)
@@ -59,7 +60,7 @@ def test_the_bits_do_not_depend_on_who_has_what(comm, dtype):
         )
     order = np.random.default_rng(8).permutation(len(x))
     for rows in (np.arange(len(x)), order):
-        for algorithm in ("ring", "recursive_doubling", "auto"):
+        for algorithm in ("ring", "auto"):
             start, stop = share(len(x), comm.rank, comm.size)
             out = np.empty(N, dtype)
             got = allreduce_reproducible(x[rows[start:stop]], out, comm=comm, algorithm=algorithm)
@@ -153,15 +154,15 @@ def test_what_cannot_be_is_refused(comm):
 
 
 @pytest.mark.ranks(2)
-def test_too_many_summands_of_all_ranks_together(comm):
-    half = np.zeros(((1 << 19) + comm.rank, 1), "f2")
-    with pytest.raises(ValueError, match="all ranks together have 1048577 summands"):
-        allreduce_reproducible(half, np.zeros(1, "f2"), comm=comm)
+def test_too_many_summands_of_all_ranks_together(comm, monkeypatch):
+    monkeypatch.setattr(reproducible, "SUMMANDS", 20)
+    with pytest.raises(ValueError, match="all ranks together have 21 summands"):
+        allreduce_reproducible(np.zeros((10 + comm.rank, 3)), np.zeros(3), comm=comm)
 
 
 @pytest.mark.ranks(2, 3)
 def test_check_finds_another_shape(comm):
-    with pytest.raises(AgreementError, match=r"shape: \(3,\) on rank 0; \(4,\) on rank"):
+    with pytest.raises(AgreementError, match=r"shape: \(3,\) on ranks? 0.*; \(4,\) on rank 1"):
         allreduce_reproducible(
             np.ones((comm.rank, 3 + comm.rank % 2)),
             np.ones(3 + comm.rank % 2),
