@@ -3,6 +3,8 @@
 import math
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,11 @@ from collectives.counts import counts
 from collectives.draw import draw_svg
 from collectives.messages import messages_of
 from collectives.registry import REGISTRY
+from tests.conftest import LAUNCH
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = (DOCS / "algorithms.md").read_text()
+COLLECTIVES = (DOCS / "collectives.md").read_text()
 PICTURES = runpy.run_path(str(DOCS / "pictures.py"))["pictures"]()
 SECTIONS = {
     tuple(title.split()): text
@@ -26,6 +30,23 @@ ALL = [pytest.param(a, id=f"{a.collective.name}-{a.name}") for a in REGISTRY.all
 
 def test_every_algorithm_has_a_section_and_every_section_an_algorithm():
     assert set(SECTIONS) == {(a.collective.name, a.name) for a in REGISTRY.all()}
+
+
+def test_the_readme_and_the_changelog_count_them():
+    for page in ("README.md", "CHANGELOG.md"):
+        assert f"{len(REGISTRY.all())} algorithms" in (DOCS.parent / page).read_text()
+
+
+def test_the_snippets_for_users_of_mpi_run(tmp_path):
+    snippets = re.findall(r"^```python\n(.*?)^```", COLLECTIVES, re.DOTALL | re.M)
+    (tmp_path / "page.py").write_text("\n".join(snippets))
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCH, "2", sys.executable, str(tmp_path / "page.py")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_pictures_are_up_to_date():

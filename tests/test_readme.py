@@ -41,6 +41,7 @@ def test_the_ring_in_the_readme_is_the_one_that_runs():
     source = (ROOT / "collectives/algorithms/ring.py").read_text()
     code = re.search(r"This is all of the ring.*?```python\n(.*?)```", README, re.DOTALL)[1]
     for line in code.splitlines():
-        plain = re.sub(r"rank, size\):", "rank: Any, size: int) -> Iterator[Round]:", line)
+        typed = "rank: Any, size: int, segments: int = 1) -> Iterator[Round]:"
+        plain = line.replace("rank, size, segments=1):", typed)
         plain = plain if line.startswith("def") else line
         assert plain in source, line

@@ -1,6 +1,5 @@
 import re
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -158,8 +157,3 @@ def test_the_text_has_all_messages(algorithm, p):
 
 def test_an_alltoall_shows_what_stays():
     assert len(groups(draw_svg(named("pairwise", ALLTOALL), 5), "copy")) == 5
-
-
-def test_the_picture_in_the_documentation_is_up_to_date():
-    path = Path(__file__).parents[2] / "docs" / "ring.svg"
-    assert path.read_text() == draw_svg(named("ring"), 8)
