@@ -319,3 +319,27 @@ def test_arguments_out_of_range(kwargs, message):
 def test_a_model_needs_finite_times(value):
     with pytest.raises(ValueError, match=r"latency=.*: needs a finite number of seconds"):
         Model(latency=value)
+
+
+@pytest.mark.parametrize("p", [4, 5, 9])
+def test_steps_in_any_order_give_the_same_messages(p):
+    """Receives in the order of the sends take a shorter way than those in another order."""
+
+    def shifts(order):
+        def generate(rank, size):
+            ks = range(1, size)
+            yield [
+                *(Send((rank + k) % size, k - 1) for k in ks),
+                *(Reduce((rank - k) % size, k - 1) for k in order(ks)),
+            ]
+
+        return made(generate, blocks=lambda size: size - 1)
+
+    model = Model(latency=L, byte_time=G, reduce_time=C, overhead=4e-7, gap=9e-7)
+    start = np.random.default_rng(p).uniform(0, 1e-5, p)
+    for order in (list, lambda ks: [*ks][::-1]):
+        algorithm = shifts(order)
+        done = simulate(algorithm, p, 4000 * (p - 1), model, start=start)
+        expected = slowly(algorithm, p, 4000 * (p - 1), model, start)
+        assert done.finish == close(np.array(expected))
+        assert (done.messages == p - 1).all()
