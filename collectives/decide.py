@@ -101,6 +101,7 @@ def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
                     table=settings.table,
                     executors=("shared", *executors),
                     placement=placement,
+                    itemsize=_itemsize(job),
                 )
                 if choice.source == "table":
                     return Decision(choice.algorithm, choice.executor)
@@ -118,8 +119,20 @@ def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ..
     if job.straight:
         assert job.collective is ALLTOALL
         return Decision("pairwise", "auto" if settings.executor == "auto" else executors[0])
-    choice = choose(job.collective, size, job.nbytes, table=settings.table, executors=executors)
+    choice = choose(
+        job.collective,
+        size,
+        job.nbytes,
+        table=settings.table,
+        executors=executors,
+        itemsize=_itemsize(job),
+    )
     return Decision(choice.algorithm, "auto" if choice.executor == "native" else "python")
+
+
+def _itemsize(job: Job) -> int:
+    array = job.target if job.target is not None else job.source
+    return int(array.dtype.itemsize)
 
 
 def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:
