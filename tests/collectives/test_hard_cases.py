@@ -1,130 +1,251 @@
 """What breaks executors elsewhere."""
 
-import gc
 import itertools
+import mmap
 
+import ml_dtypes  # noqa: F401  (registers bfloat16)
 import numpy as np
 import pytest
 
 import collectives
-from collectives import channel
+from collectives.bind import bind
 from collectives.blocks import Regions, Split
 from collectives.collective import ALLREDUCE
+from collectives.executors.layout import MESSAGE_BYTES, lay_out
 from collectives.executors.python import PythonPlan
 from collectives.registry import REGISTRY
 from collectives.step import Send
+from tests.collectives.cases import (
+    CASES,
+    EXECUTORS,
+    SCHEDULED,
+    allreduce,
+    numbers,
+)
+from tests.collectives.jobs import run_job
 
 ALGORITHMS = ["ring", "tree", "recursive_doubling", "rabenseifner"]
 
-
-@pytest.mark.ranks(2, 3, 4, every_mpi=True)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_plans_may_be_waited_for_in_another_order_on_each_rank(comm, algorithm):
-    p, r = comm.size, comm.rank
-    x, y, z = (np.zeros(5003) for _ in range(3))
-    plans = [collectives.plan_allreduce(a, comm=comm, algorithm=algorithm) for a in (x, y, z)]
-    orders = list(itertools.permutations(range(3)))
-    for k in range(12):
-        for a, factor in ((x, 1), (y, 10), (z, 100)):
-            a[:] = factor * (r + 1) + k
-        for i in orders[(r + k) % 6]:
-            plans[i].start()
-        for i in orders[(2 * r + k) % 6]:
-            plans[i].wait()
-        for a, factor in ((x, 1), (y, 10), (z, 100)):
-            assert (a == factor * p * (p + 1) / 2 + k * p).all()
-    for plan in plans:
-        plan.close()
+every_executor = pytest.mark.parametrize("executor", [*EXECUTORS, "auto"])
 
 
-@pytest.mark.ranks(2, 3)
-def test_a_plan_that_is_dropped_in_flight_still_finishes(comm):
-    """Its memory must stay: MPI writes to it."""
-    kept = np.ones(20000)
-    for _ in range(5):
-        plan = collectives.plan_allreduce(np.ones(20000), comm=comm, algorithm="ring")
-        plan.start()
-        del plan
-        gc.collect()
-        collectives.allreduce(kept, comm=comm, algorithm="ring")
-    assert (kept == comm.size**5).all()
+@pytest.mark.parametrize("name", ["ring", "rabenseifner", "tree", "chain", "swing"])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_more_elements_than_an_int_counts(name, size):
+    """By counting: the pages of this memory are never touched."""
+    n = (1 << 31) + 13
+    x = np.frombuffer(mmap.mmap(-1, n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.int8)
+    algorithm = REGISTRY.get(ALLREDUCE, name)
+    first = x.ctypes.data
+    sent, received = {}, {}
+    for rank in range(size):
+        blocks = Split(x, algorithm.blocks(size))
+        stages, _ = lay_out(algorithm.generate(rank, size), blocks, rank)
+        for stage in stages:
+            for m in stage.messages:
+                parts = [sum(p.size for p in part) for part in m.parts]
+                assert max(parts) <= MESSAGE_BYTES
+                assert parts[:-1] == [MESSAGE_BYTES] * (len(parts) - 1)
+                assert sum(parts) == m.nbytes
+                pair = (rank, m.peer) if m.send else (m.peer, rank)
+                (sent if m.send else received).setdefault(pair, []).append(parts)
+            for a in stage.arrivals:
+                at = a.view.ctypes.data - first
+                assert 0 <= at <= at + a.view.size <= n
+    assert sent == received
+    assert sum(map(sum, itertools.chain(*sent.values()))) >= 2 * (size - 1) * n
 
 
-@pytest.mark.ranks(2, 3)
-def test_tags_of_open_plans_are_not_given_out_again(comm, monkeypatch):
-    monkeypatch.setattr(channel, "TAGS", 50)
-    own = comm.Dup()
-    x, y = np.zeros(100), np.zeros(100)
-    first = collectives.plan_allreduce(x, comm=own, algorithm="ring")
-    for _ in range(200):
-        collectives.allreduce(np.ones(3), comm=own)
-    second = collectives.plan_allreduce(y, comm=own, algorithm="ring")
-    x[:], y[:] = 1, 10
-    for plan in (first, second) if comm.rank else (second, first):
-        plan.start()
-    first.wait()
-    second.wait()
-    assert (x == comm.size).all()
-    assert (y == 10 * comm.size).all()
-    rest = [collectives.plan_bcast(x, comm=own) for _ in range(48)]
-    with pytest.raises(RuntimeError, match="50 plans"):
-        collectives.plan_bcast(x, comm=own)
-    for plan in (first, second, *rest):
-        plan.close()
-    own.Free()
+@pytest.mark.ranks(6, 9, 12, 16)
+def test_many_ranks(comm):
+    for collective, case in CASES.items():
+        made = case(comm, 35, "float32")
+        for executor in EXECUTORS:
+            made.check(executor=executor)
+        for name in REGISTRY.names(collective):
+            case(comm, comm.size + 1, "int64").check(name, SCHEDULED[-1])
+    allreduce(comm, 20_011, "float64").check(executor=EXECUTORS[-1], again=True)
+    collectives.barrier(comm=comm)
 
 
 @pytest.mark.ranks(2, 3, 4, 7)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_signs_of_zeros_and_bits_of_nans_are_the_same_on_all_ranks(comm, algorithm):
-    values = np.array([0x8000000000000000, 0, 0x7FF8000000000001, 0x7FF8000000000002], np.uint64)
-    pool = values.view(np.float64)
-    rng = np.random.default_rng(comm.rank)
-    for op in (collectives.MIN, collectives.MAX, collectives.SUM, collectives.PROD):
-        x = pool[rng.integers(0, 4, 64)]
-        with np.errstate(invalid="ignore"):
-            collectives.allreduce(x, op=op, comm=comm, algorithm=algorithm)
-        assert len(set(comm.allgather(x.tobytes()))) == 1
+def test_signs_of_zeros_and_bits_of_nans_are_the_same_on_all_ranks(comm):
+    values = np.array([0x8000000000000000, 0, 0x7FF8000000000001, 0xFFF8000000000002], np.uint64)
+    pool = {"float64": values.view(np.float64)}
+    pool["float32"] = np.array([0x80000000, 0, 0x7FC00001, 0xFFC00002], np.uint32).view(np.float32)
+    pool["float16"] = np.array([0x8000, 0, 0x7E01, 0xFE02], np.uint16).view(np.float16)
+    pool["bfloat16"] = np.array([0x8000, 0, 0x7FC1, 0xFFC2], np.uint16).view("bfloat16")
+    ways = [(a, e) for a in ALGORITHMS for e in SCHEDULED] + [("auto", EXECUTORS[-1])]
+    for dtype, four in pool.items():
+        for op in (collectives.MIN, collectives.MAX, collectives.SUM, collectives.PROD):
+            for algorithm, executor in ways if dtype == "float64" else ways[-3:]:
+                x = four[np.random.default_rng(comm.rank).integers(0, 4, 64)]
+                with np.errstate(invalid="ignore"):
+                    collectives.allreduce(
+                        x, op=op, comm=comm, algorithm=algorithm, executor=executor
+                    )
+                label = f"{dtype} {op} {algorithm} {executor}"
+                assert len(set(comm.allgather(x.tobytes()))) == 1, label
 
 
 @pytest.mark.ranks(1, 2, 3)
-def test_subclasses_of_arrays(comm, tmp_path):
+@every_executor
+def test_subclasses_of_arrays(comm, tmp_path, executor):
     p, r = comm.size, comm.rank
+    how = {"comm": comm, "executor": executor}
     matrix = np.arange(6.0 * p).reshape(2, 3 * p).view(np.matrix) + r
     want = np.arange(6.0 * p) * p + p * (p - 1) / 2
     out = np.zeros((2, 3 * p)).view(np.matrix)
-    collectives.allreduce(matrix, out, comm=comm)
+    collectives.allreduce(matrix, out, **how)
     np.testing.assert_array_equal(np.asarray(out).ravel(), want)
     got = np.zeros(6 * p).view(np.recarray)
-    collectives.alltoall(np.full(6 * p, float(r)).view(np.matrix), got, comm=comm)
+    collectives.alltoall(np.full(6 * p, float(r)).view(np.matrix), got, **how)
     np.testing.assert_array_equal(np.asarray(got), np.repeat(np.arange(p), 6))
     mapped = np.memmap(tmp_path / f"{r}", np.float64, "w+", shape=(10,))
     mapped[:] = r + 1
-    collectives.allreduce(mapped, comm=comm)
+    collectives.allreduce(mapped, **how)
     assert (mapped == p * (p + 1) / 2).all()
     with pytest.raises(TypeError, match="masked"):
-        collectives.bcast(np.ma.zeros(3), comm=comm)
+        collectives.bcast(np.ma.zeros(3), **how)
+
+
+@pytest.mark.ranks(1, 2, 3)
+@every_executor
+def test_arrays_that_are_not_aligned(comm, executor):
+    how = {"comm": comm, "executor": executor}
+    for dtype in ("float16", "bfloat16", "int32", "float64"):
+        for n in (3, 5000, 20_000):
+            item = np.dtype(dtype).itemsize
+            x = np.frombuffer(bytearray(n * item + 1), np.uint8)[1:].view(dtype)
+            assert not x.flags.aligned
+            x[:] = numbers(n, dtype, comm.rank, "SUM")
+            want = allreduce(comm, n, dtype).want
+            collectives.allreduce(x, **how)
+            np.testing.assert_array_equal(x, want)
+            x[:] = comm.rank + 1
+            collectives.bcast(x, comm.size - 1, **how)
+            assert (x == comm.size).all()
+
+
+@pytest.mark.ranks(1, 3)
+def test_regions_that_are_not_contiguous(comm):
+    """Neighbours exchange faces of any stride; compiled code refuses them by name."""
+    p, r = comm.size, comm.rank
+    box = np.full((4, 5, 6), float(r))
+    halo = np.zeros((4, 5))
+    arguments = ([box[:, :, 2]], [(r + 1) % p], [halo], [(r - 1) % p])
+    with collectives.plan_neighbor(*arguments, comm=comm) as plan:
+        plan.run()
+        assert plan.executor == "python"
+    assert (halo == (r - 1) % p).all()
+    if "native" in EXECUTORS:
+        with pytest.raises(ValueError, match="not contiguous"):
+            collectives.plan_neighbor(*arguments, comm=comm, executor="native")
+
+
+@pytest.mark.ranks(2, 3, 4)
+@pytest.mark.skipif("native" not in EXECUTORS, reason="numba is not installed")
+def test_executors_of_schedules_talk_to_each_other(comm):
+    for name in ("ring", "swing", "double_tree", "hierarchical:node=2"):
+        algorithm = REGISTRY.get(ALLREDUCE, name)
+        x = numbers(1001, "float32", comm.rank, "SUM")
+        want = allreduce(comm, 1001, "float32").want
+        rounds = algorithm.generate(comm.rank, comm.size)
+        blocks = Split(x, algorithm.blocks(comm.size))
+        executor = SCHEDULED[comm.rank % 2]
+        with bind(rounds, blocks, comm, executor=executor, message_bytes=700) as plan:
+            plan.run()
+        np.testing.assert_array_equal(x, want)
+
+
+@pytest.mark.ranks(1, 2)
+def test_an_operation_of_the_user_that_fails(comm):
+    fails = [False]
+
+    def total(xp, a, b, out):
+        if fails[0]:
+            raise ZeroDivisionError("as the test wants")
+        xp.add(a, b, out=out)
+
+    op = collectives.Op("TOTAL", total)
+    x = np.ones(50)
+    plan = collectives.plan_allreduce(x, op, comm=comm, algorithm="recursive_doubling")
+    plan.run()
+    assert (x == comm.size).all()
+    if comm.size > 1:
+        fails[0] = True
+        with pytest.raises(ZeroDivisionError):
+            plan.run()
+        fails[0] = False
+        with pytest.raises(RuntimeError, match="not started"):
+            plan.wait()
+    plan.close()
+    x[:] = 1
+    collectives.allreduce(x, op=op, comm=comm)
+    assert (x == comm.size).all()
+    for executor in EXECUTORS[1:] if comm.size > 1 else ():
+        with pytest.raises(ValueError, match="TOTAL of float64"):
+            collectives.allreduce(x, op=op, comm=comm, executor=executor)
+
+
+def test_an_operation_that_fails_on_one_rank_ends_the_job(tmp_path, pytestconfig):
+    script = """
+        import numpy as np
+        from mpi4py import MPI
+        import collectives
+
+        def total(xp, a, b, out):
+            if MPI.COMM_WORLD.rank == 1:
+                raise ZeroDivisionError("on one rank")
+            xp.add(a, b, out=out)
+
+        with collectives.abort_on_exception(MPI.COMM_WORLD):
+            op = collectives.Op("TOTAL", total)
+            collectives.allreduce(np.ones(5), op=op, comm=MPI.COMM_WORLD, algorithm="ring")
+            collectives.barrier(comm=MPI.COMM_WORLD)
+    """
+    done, _ = run_job(tmp_path, pytestconfig, "", 3, script)
+    assert done.returncode != 0
+    assert "ZeroDivisionError: on one rank" in done.stderr
 
 
 @pytest.mark.ranks(1, 2)
 def test_plans_refuse_nonsense(comm):
     x = np.zeros(8)
-    with pytest.raises(ValueError, match="message_bytes=0"):
-        PythonPlan([], Split(x, 4), comm, message_bytes=0)
-    with pytest.raises(ValueError, match="there are 4"):
-        PythonPlan([[Send(0, 7)]], Split(x, 4), comm)
-    with pytest.raises(ValueError, match="there are 1"):
-        PythonPlan([[Send(0, 1)]], Regions([x]), comm)
+    for executor in SCHEDULED:
+        with pytest.raises(ValueError, match="message_bytes=0"):
+            bind([], Split(x, 4), comm, executor=executor, message_bytes=0)
+        with pytest.raises(ValueError, match="there are 4"):
+            bind([[Send(0, 7)]], Split(x, 4), comm, executor=executor)
+        with pytest.raises(ValueError, match="there are 1"):
+            bind([[Send(0, 1)]], Regions([x]), comm, executor=executor)
+    if "native" in EXECUTORS:
+        with pytest.raises(ValueError, match="message_bytes=2147483648: needs at most"):
+            bind([], Split(x, 4), comm, executor="native", message_bytes=1 << 31)
 
 
 @pytest.mark.ranks(1, 3)
 def test_many_communicators_one_after_the_other(comm):
-    """MPI has room for about two thousand; each that is freed frees its private duplicate."""
+    """MPI has room for about two thousand; each that is freed frees what was made for it."""
     x = np.ones(4)
-    for _ in range(1500):
+    for i in range(1500):
         half = comm.Split(0)
-        collectives.bcast(x, comm=half)
+        collectives.bcast(x, comm=half, executor=SCHEDULED[i % len(SCHEDULED)])
         half.Free()
+
+
+@pytest.mark.ranks(1, 2, 4)
+@every_executor
+def test_sub_communicators_and_their_end(comm, executor):
+    for i in range(40):
+        half = comm.Split(comm.rank % 2)
+        window = "shared" in EXECUTORS and i % 2
+        x = collectives.empty(half, 1200) if window else np.empty(10)
+        x[:] = comm.rank
+        collectives.allreduce(x, comm=half, executor=executor)
+        assert (x == sum(range(comm.rank % 2, comm.size, 2))).all()
+        half.Free()
+        assert (x == sum(range(comm.rank % 2, comm.size, 2))).all()
 
 
 @pytest.mark.ranks(2)
