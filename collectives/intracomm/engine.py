@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -9,15 +11,18 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.bind import bind_job
+from collectives.calls import call
 from collectives.channel import open_channel
-from collectives.collective import ALLTOALL, COLLECTIVES, Collective
+from collectives.collective import COLLECTIVES
+from collectives.executors.native import numba_is_there
 from collectives.intracomm.alone import Alone
 from collectives.intracomm.progress import Progress
-from collectives.intracomm.request import NOTHING, NonBlocking, Persistent, Running, completer
+from collectives.intracomm.request import NOTHING, NonBlocking, Persistent, completer
+from collectives.intracomm.running import Running
 from collectives.intracomm.settings import LIBRARY, DropInSettings
 from collectives.intracomm.work import Here, Work
-from collectives.plan import Plan
 from collectives.registry import REGISTRY
+from collectives.select import choose
 
 if TYPE_CHECKING:
     from collectives.options import Options
@@ -53,7 +58,14 @@ class Engine:
         self._settings = family.settings
         self._progress = family.progress
         self._channel = open_channel(comm)
-        self._here = Here(comm.Get_rank(), comm.Get_size(), family.alone, self._collect)
+        self._lock = threading.Lock()
+        self._persistent: weakref.WeakValueDictionary[int, Persistent] = (
+            weakref.WeakValueDictionary()
+        )
+        # Only the Python executor works on memory of a device. All ranks must run the same plan,
+        # whatever memory each has, so with the others such memory is copied.
+        direct = family.settings.executor == "python"
+        self._here = Here(comm.Get_rank(), comm.Get_size(), family.alone, direct, self._collect)
 
     def run(self, collective: str, read: Reader, library: Callable[..., None], *args: Any) -> None:
         """Do a collective.
@@ -67,21 +79,13 @@ class Engine:
         work = self._read(collective, read, args)
         if work is None:
             library(*args)
-            return
-        plan = self._bind(collective, work, self._channel.call_tag())
-        if not self._progress.under_way:
-            for copy in work.before:
-                copy()
-            plan.run()
-            for copy in work.after:
-                copy()
+        elif self._channel.in_flight or self._persistent:
+            with self._lock:  # this call lets all runs of the communicator go on
+                for persistent in list(self._persistent.values()):
+                    persistent.advance()
+                self._run(collective, work)
         else:
-            running = Running(plan, work, lambda: None)
-            with self._progress.lock:
-                running.begin()
-            self._progress.wait(running)
-            running.raise_error()
-        plan.close()
+            self._run(collective, work)
 
     def start(
         self, collective: str, read: Reader, library: Callable[..., MPI.Request], *args: Any
@@ -90,20 +94,20 @@ class Engine:
         work = self._read(collective, read, args) if self._progress.able else None
         if work is None:
             return library(*args)
-        plan = self._bind(collective, work, self._channel.call_tag())
+        options = self._options(collective, work)
+        # Nothing here may wait for other ranks, not even to agree on how to do it.
+        if options["algorithm"] == "auto":
+            options["algorithm"] = self._choice(work)
+        if options["executor"] != "python":
+            options["executor"] = "auto"
+        plan = bind_job(work.job, self._comm, tag=self._channel.call_tag(), **options)
         alone, tag = self.family.alone, self.family.alone.tag()
         complete = completer(alone, tag)
-
-        def finish() -> None:
-            plan.close()
-            complete()
-
-        running = Running(plan, work, finish)
+        running = Running(plan, work, self._progress, self._lock, complete, once=True)
         handle = alone.comm.Irecv(NOTHING, 0, tag)
-        with self._progress.lock:
+        with self._lock:
             running.begin()
-            self._progress.add(running)
-        return NonBlocking(handle, running, self._progress)
+        return NonBlocking(handle, running)
 
     def persist(
         self,
@@ -117,34 +121,52 @@ class Engine:
         work = self._read(collective, read, args) if self._progress.able else None
         if work is None:
             return library(*args, info)
-        plan = self._bind(collective, work, None)
+        plan = bind_job(work.job, self._comm, **self._options(collective, work))
         alone, tag = self.family.alone, self.family.alone.tag()
-        running = Running(plan, work, completer(alone, tag))
-        return Persistent(alone.comm.Recv_init(NOTHING, 0, tag), running, self._progress)
+        complete = completer(alone, tag)
+        running = Running(plan, work, self._progress, self._lock, complete, once=False)
+        made = Persistent(alone.comm.Recv_init(NOTHING, 0, tag), running, self._progress)
+        self._persistent[id(made)] = made
+        return made
 
     def _read(self, collective: str, read: Reader, args: tuple[Any, ...]) -> Work | None:
         if self._settings.algorithms[collective] == LIBRARY:
             return None
         return read(self._here, *args)
 
-    def _bind(self, name: str, work: Work, tag: int | None) -> Plan:
-        options: Options = {
-            "algorithm": self._algorithm(COLLECTIVES[name], work),
-            "executor": self._settings.executor,
-        }
-        if not work.job.op.is_built_in and options["executor"] != "python":
-            options["executor"] = "auto"  # an operation that only Python can call
-        return bind_job(work.job, self._comm, tag=tag, **options)
+    def _run(self, collective: str, work: Work) -> None:
+        for copy in work.before:
+            copy()
+        call(work.job, self._comm, **self._options(collective, work))
+        for copy in work.after:
+            copy()
 
-    def _algorithm(self, collective: Collective, work: Work) -> str:
-        wanted = self._settings.algorithms[collective.name]
-        if work.only:
-            return work.only
-        if collective is ALLTOALL and work.job.straight and wanted != "auto":
-            size = self._here.size
-            passes_on = REGISTRY.get(collective, wanted).blocks(size) != 2 * size
-            return "auto" if passes_on else wanted
+    def _options(self, collective: str, work: Work) -> Options:
+        executor = self._settings.executor
+        if not work.job.op.is_built_in:
+            executor = "python"  # nobody else can call such an operation
+        elif work.only and executor == "shared":
+            executor = "auto"
+        algorithm = work.only or self._settings.algorithms[collective]
+        if work.job.straight:
+            algorithm = self._straight(algorithm)
+        return {"algorithm": algorithm, "executor": executor, "table": self._settings.table}
+
+    def _straight(self, wanted: str) -> str:
+        """Return an alltoall that passes nothing on: the one that is wanted, or pairwise."""
+        collective, size = COLLECTIVES["alltoall"], self._here.size
+        if wanted == "auto" or REGISTRY.get(collective, wanted).blocks(size) != 2 * size:
+            return "pairwise"
         return wanted
+
+    def _choice(self, work: Work) -> str:
+        executors = ("native", "python") if numba_is_there() else ("python",)
+        if self._settings.executor == "python":
+            executors = ("python",)
+        job, table = work.job, self._settings.table
+        return choose(
+            job.collective, self._here.size, job.nbytes, table=table, executors=executors
+        ).algorithm
 
     def _collect(self, number: int) -> list[int]:
         numbers = np.empty(self._here.size, np.int64)

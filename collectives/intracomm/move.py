@@ -22,7 +22,7 @@ from collectives.intracomm.message import (
     means_in_place,
     vector_message,
 )
-from collectives.intracomm.place import Placer, copy, same_memory
+from collectives.intracomm.place import Placer
 from collectives.intracomm.work import Here, Work, cut
 from collectives.memory import namespace
 
@@ -30,7 +30,9 @@ from collectives.memory import namespace
 def barrier(here: Here) -> Work:
     """Return what Barrier has to do."""
     token = np.zeros(1, np.uint8)
-    return Work(Job(BARRIER, lambda blocks: Regions([token] * blocks), here.size, target=token))
+    return Work(
+        Job(BARRIER, lambda blocks: Regions([token] * blocks), here.size, target=token, layout=())
+    )
 
 
 def bcast(here: Here, buf: Any, root: Any) -> Work | None:
@@ -40,9 +42,11 @@ def bcast(here: Here, buf: Any, root: Any) -> Work | None:
     message = block_message(buf, not at_root)
     if not 0 <= root < here.size:
         return None
-    placer = Placer(here.alone)
+    placer = Placer(here.alone, here.direct)
     data = placer.data(message, load=at_root, store=not at_root)
-    job = Job(BCAST, lambda blocks: Split(data, blocks), data.nbytes, root=root, target=data)
+    job = Job(
+        BCAST, lambda blocks: Split(data, blocks), data.nbytes, root=root, target=data, layout=()
+    )
     return Work(job, placer.before, placer.after)
 
 
@@ -50,22 +54,21 @@ def allgather(here: Here, sendbuf: Any, recvbuf: Any, *, vector: bool) -> Work:
     """Read the arguments of Allgather or, of a vector, of Allgatherv."""
     target = runs(recvbuf, True, here.size, vector)
     in_place = means_in_place(sendbuf)
-    placer = Placer(here.alone)
+    placer = Placer(here.alone, here.direct)
     whole = placer.data(target, load=in_place, store=True)
     bounds = bounds_of(target)
     mine = whole[bounds[here.rank] : bounds[here.rank + 1]]
-    pair = None
     if not in_place:
         data = placer.data(block_message(sendbuf, False), load=True)
         check_length("sendbuf", data, "what recvbuf has for this rank", mine)
-        pair = None if same_memory(data, mine) else (data, mine)
+        placer.first(data, mine)
     job = Job(
         ALLGATHER,
         lambda blocks: Split(whole, blocks, cut(bounds, blocks // here.size)),
         whole.nbytes,
         target=whole,
         bounds=bounds,
-        copy=pair,
+        layout=tuple(bounds),
     )
     return Work(job, placer.before, placer.after)
 
@@ -75,12 +78,12 @@ def alltoall(here: Here, sendbuf: Any, recvbuf: Any, *, vector: bool) -> Work:
     size = here.size
     target = runs(recvbuf, True, size, vector)
     in_place = means_in_place(sendbuf)
-    placer = Placer(here.alone)
+    placer = Placer(here.alone, here.direct)
     whole = placer.data(target, load=in_place, store=True)
     recv = bounds_of(target)
     if in_place:
         data, send = namespace(whole).empty(whole.size, whole.dtype), recv
-        placer.before.append(lambda: copy(whole, data))
+        placer.first(whole, data)
     else:
         source = runs(sendbuf, False, size, vector)
         data, send = placer.data(source, load=True), bounds_of(source)
@@ -103,6 +106,7 @@ def alltoall(here: Here, sendbuf: Any, recvbuf: Any, *, vector: bool) -> Work:
         bounds=send,
         target_bounds=recv,
         straight=vector,
+        layout=None if vector else (),
     )
     return Work(job, placer.before, placer.after)
 

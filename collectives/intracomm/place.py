@@ -28,14 +28,15 @@ class Placer:
 
     Args:
         alone: converts between datatypes.
+        direct: memory of a device is worked on where it lies; else host memory stands for it.
 
     Attributes:
         before: copies into arrays that stand for memory of the user, to be made before a run.
         after: copies back.
     """
 
-    def __init__(self, alone: Alone) -> None:
-        self._alone = alone
+    def __init__(self, alone: Alone, direct: bool) -> None:
+        self._alone, self._direct = alone, direct
         self.before: list[Copy] = []
         self.after: list[Copy] = []
 
@@ -53,9 +54,10 @@ class Placer:
         kind, memory = message.kind, message.memory
         runs = list(zip(message.counts, message.displs, strict=True))
         dense = kind.dense and not isinstance(memory, Opaque)
+        in_place = self._direct or not on_device(memory)
         if dense:
             parts = [_part(message, d * kind.size, (d + n) * kind.size) for n, d in runs]
-            if all(d + n == after for (n, d), (_, after) in pairwise(runs)):
+            if in_place and all(d + n == after for (n, d), (_, after) in pairwise(runs)):
                 start = runs[0][1]
                 count, last = runs[-1]
                 return _part(message, start * kind.size, (last + count) * kind.size)
@@ -100,7 +102,7 @@ class Placer:
             self._convert(run, [stand_in, count, kind.datatype], load, store)
             return stand_in.view(kind.element)
         part = _part(message, start, stop)
-        if host and on_device(part):
+        if on_device(part) and (host or not self._direct):
             self.copy(part, stand_in, load, store)
             return stand_in.view(kind.element)
         return part.view(kind.element)
@@ -111,6 +113,16 @@ class Placer:
             self.before.append(lambda: copy(array, stand_in))
         if store:
             self.after.append(lambda: copy(stand_in, array))
+
+    def first(self, source: Any, target: Any) -> None:
+        """Note a copy of one array to another, when ``source`` is loaded."""
+        if not same_memory(source, target):
+            self.before.append(lambda: copy(source, target))
+
+    def last(self, source: Any, target: Any) -> None:
+        """Note a copy of one array to another after a run, before ``target`` is stored."""
+        if not same_memory(source, target):
+            self.after.insert(0, lambda: copy(source, target))
 
     def _convert(self, run: list[Any], stand_in: list[Any], load: bool, store: bool) -> None:
         if load:

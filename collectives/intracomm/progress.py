@@ -13,7 +13,7 @@ import atexit
 import threading
 import time
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 from mpi4py import MPI
 
@@ -27,74 +27,59 @@ LINGER = 50
 
 
 class Unfinished(Protocol):
-    """A collective under way."""
+    """A collective under way, or one that the library may start behind our back.
+
+    Attributes:
+        lock: that of its communicator, held by whoever lets something on it go on.
+    """
+
+    lock: threading.Lock
 
     def advance(self) -> bool:
         """Go on without waiting; return whether it is finished. The lock is held."""
-
-
-class Sleeping(Protocol):
-    """A collective that the library may start, behind our back."""
-
-    def look(self) -> bool:
-        """Return whether that has happened just now, and begin then. The lock is held."""
 
 
 class Progress:
     """What is under way in this process, and the thread that looks after it.
 
     Attributes:
-        lock: held by whoever lets something under way go on.
-        under_way: what is.
         able: whether MPI allows threads; if not, nothing may be under way without being waited for
             through our objects.
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.under_way: list[Unfinished] = []
         self.able = MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        self._sleeping: weakref.WeakValueDictionary[int, Sleeping] = weakref.WeakValueDictionary()
-        self._wake = threading.Condition(self.lock)
+        self._under_way: dict[int, Unfinished] = {}
+        self._sleeping: weakref.WeakValueDictionary[int, Unfinished] = weakref.WeakValueDictionary()
+        self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._idle = True
-        self._fresh = False
-        self._stopped = False
+        self._idle = self._fresh = self._stopped = False
 
     def add(self, new: Unfinished) -> None:
-        """Look after this, until it is finished. The lock is held."""
-        self.under_way.append(new)
-        self._call()
+        """Look after this, until it is removed."""
+        with self._wake:
+            self._under_way[id(new)] = new
+            self._call()
 
-    def watch(self, new: Sleeping) -> None:
-        """See from time to time whether this was started, as long as it lives."""
-        with self.lock:
+    def remove(self, old: Unfinished) -> None:
+        """No longer look after this."""
+        with self._wake:
+            self._under_way.pop(id(old), None)
+
+    def watch(self, new: Unfinished) -> None:
+        """Look from time to time whether this was started, as long as it lives."""
+        with self._wake:
             self._sleeping[id(new)] = new
             self._call()
 
-    def unwatch(self, old: Sleeping) -> None:
+    def unwatch(self, old: Unfinished) -> None:
         """No longer do so."""
-        with self.lock:
+        with self._wake:
             self._sleeping.pop(id(old), None)
-
-    def advance(self) -> bool:
-        """Let all go on without waiting; return whether something was finished. Lock held."""
-        left = [u for u in self.under_way if not u.advance()]
-        finished = len(left) < len(self.under_way)
-        self.under_way = left
-        return finished
-
-    def wait(self, for_this: Unfinished) -> None:
-        """Let it go on until it is finished. The lock is not held, and given away in between."""
-        while True:
-            with self.lock:
-                if for_this.advance():
-                    return
-            time.sleep(0)  # where ranks share a core, a peer may need it
 
     def stop(self) -> None:
         """End the thread; afterwards our own objects alone make progress."""
-        with self.lock:
+        with self._wake:
             self._stopped = True
             self._wake.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -104,7 +89,6 @@ class Progress:
     def _call(self) -> None:
         self._fresh = True
         if self._thread is None and not self._stopped:
-            self._idle = False
             self._thread = threading.Thread(target=self._look, daemon=True, name="collectives")
             self._thread.start()
             _stop_in_time(self)
@@ -114,25 +98,44 @@ class Progress:
     def _look(self) -> None:
         pause, nothing = LEAST, 0
         while True:
-            with self.lock:
-                if self._stopped:
-                    return
-                started = [s for s in list(self._sleeping.values()) if s.look()]
-                nothing = 0 if self.under_way or self._sleeping else nothing + 1
-                if nothing > LINGER:
+            with self._wake:
+                while nothing > LINGER and not (self._stopped or self._under_way or self._sleeping):
                     self._idle = True
                     self._wake.wait()
                     self._idle = False
-                    nothing = 0
-                if self.advance() or started or self._fresh:
-                    pause = LEAST
+                if self._stopped:
+                    return
+                pause = LEAST if self._fresh else min(pause * GROWTH, MOST)
                 self._fresh = False
+                found = [*self._under_way.values(), *self._sleeping.values()]
+            nothing = 0 if found else nothing + 1
+            while found:  # so that none of them is kept alive while this thread sleeps
+                _advance(found.pop())
             time.sleep(pause)
-            pause = min(pause * GROWTH, MOST)
+
+
+def _advance(this: Unfinished) -> None:
+    if this.lock.acquire(blocking=False):  # whoever has it makes progress
+        try:
+            this.advance()
+        finally:
+            this.lock.release()
+
+
+def wait_for(this: Unfinished) -> None:
+    """Let a collective go on until it is finished; the lock is given away in between."""
+    while True:
+        with this.lock:
+            if this.advance():
+                return
+        time.sleep(0)  # where ranks share a core, a peer may need it
 
 
 def _stop_in_time(progress: Progress) -> None:
     """Stop the thread before the interpreter ends, and before MPI does."""
-    keyval = MPI.Comm.Create_keyval(None, lambda comm, key, value: value.stop())
-    MPI.COMM_SELF.Set_attr(keyval, progress)
+
+    def stop(comm: MPI.Comm, keyval: int, value: Any) -> None:
+        value.stop()
+
+    MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(None, stop), progress)
     atexit.register(progress.stop)

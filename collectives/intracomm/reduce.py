@@ -19,7 +19,7 @@ from collectives.blocks import Split
 from collectives.collective import ALLREDUCE, REDUCE, REDUCE_SCATTER
 from collectives.intracomm.message import Message, block_message, means_in_place
 from collectives.intracomm.ops import operation
-from collectives.intracomm.place import Placer, same_memory
+from collectives.intracomm.place import Placer
 from collectives.intracomm.work import Here, Work, cut
 from collectives.memory import namespace
 from collectives.op import Op
@@ -33,17 +33,17 @@ def allreduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op) -> Work | None
     ours = operation(op, target.kind)
     if ours is None:
         return None
-    placer, host = Placer(here.alone), _on_host(ours)
+    placer, host = Placer(here.alone, here.direct), _on_host(ours)
     into = placer.elements(target, load=source is None, store=True, host=host)
     data = into if source is None else placer.elements(source, load=True, host=host)
+    placer.first(data, into)
     job = Job(
         ALLREDUCE,
         lambda blocks: Split(into, blocks),
         into.nbytes,
         ours,
-        source=data,
         target=into,
-        copy=None if same_memory(data, into) else (data, into),
+        layout=(),
     )
     return Work(job, placer.before, placer.after)
 
@@ -61,7 +61,7 @@ def reduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op, root: Any) -> Wor
     ours = operation(op, message.kind)
     if ours is None or not 0 <= root < here.size:
         return None
-    placer, host = Placer(here.alone), _on_host(ours)
+    placer, host = Placer(here.alone, here.direct), _on_host(ours)
     data: Any = None if source is None else placer.elements(source, load=True, host=host)
     if target is not None:
         into = placer.elements(target, load=source is None, store=True, host=host)
@@ -69,15 +69,15 @@ def reduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op, root: Any) -> Wor
     else:
         # Partial sums pass through the other ranks, whose own buffers must stay as they are.
         into = namespace(data).empty(data.size, data.dtype)
+    placer.first(data, into)
     job = Job(
         REDUCE,
         lambda blocks: Split(into, blocks),
         into.nbytes,
         ours,
         root,
-        source=data,
         target=into,
-        copy=None if same_memory(data, into) else (data, into),
+        layout=(),
     )
     return Work(job, placer.before, placer.after)
 
@@ -130,7 +130,7 @@ def _scattered(
     ours = operation(op, whole.kind)
     if ours is None:
         return None
-    placer, host = Placer(here.alone), _on_host(ours)
+    placer, host = Placer(here.alone, here.direct), _on_host(ours)
     data = placer.elements(whole, load=True, host=host)
     into = placer.elements(part, store=True, host=host)
     work = namespace(data).empty(data.size, data.dtype)
@@ -141,14 +141,12 @@ def _scattered(
         lambda blocks: Split(work, blocks, cut(bounds, blocks // here.size)),
         work.nbytes,
         ours,
-        source=data,
         target=work,
         bounds=bounds,
-        copy=(data, work),
+        layout=tuple(bounds),
     )
-    placer.copy(into, mine, store=True)
-    # What is in its place must be there before the library converts it for the user.
-    placer.after.insert(0, placer.after.pop())
+    placer.first(data, work)
+    placer.last(mine, into)
     return Work(job, placer.before, placer.after)
 
 

@@ -16,7 +16,7 @@ from collectives.blocks import Regions, share
 from collectives.collective import GATHER, SCATTER, Collective
 from collectives.intracomm.message import block_message, means_in_place
 from collectives.intracomm.move import bounds_of, check_length, runs
-from collectives.intracomm.place import Placer, same_memory
+from collectives.intracomm.place import Placer
 from collectives.intracomm.work import Here, Work
 
 STRAIGHT = "linear"
@@ -42,7 +42,7 @@ def _rooted(
     if not 0 <= root < size:
         return None
     gathers = collective is GATHER
-    placer = Placer(here.alone)
+    placer = Placer(here.alone, here.direct)
     in_place = rank == root and means_in_place(part)
     everything: Any = None
     if rank == root:
@@ -56,14 +56,21 @@ def _rooted(
             bounds = [0] * (rank + 1) + [own.nbytes] * (size - rank)
             if not vector:
                 bounds = [own.nbytes * r for r in range(size + 1)]
-    copy = None
+    source, target = (own, everything) if gathers else (everything, own)
     if everything is not None:
+        # What the root has of its own is copied here, so that a plan serves all calls alike.
         mine = everything[bounds[rank] : bounds[rank + 1]]
         if own is not None:
             names = ("sendbuf", "recvbuf") if gathers else ("recvbuf", "sendbuf")
             check_length(names[0], own, f"what {names[1]} has for this rank", mine)
-            pair = (own, mine) if gathers else (mine, own)
-            copy = None if same_memory(own, mine) else pair
+        if gathers:
+            source = mine
+            if own is not None:
+                placer.first(own, mine)
+        elif own is None:
+            target = mine
+        else:
+            placer.last(mine, own)
 
     def blocks_of(blocks: int) -> Regions:
         # A tree passes on what belongs to others. Memory that is not touched costs nothing.
@@ -80,9 +87,9 @@ def _rooted(
         blocks_of,
         0 if vector else bounds[-1],
         root=root,
-        source=own if gathers else everything,
-        target=everything if gathers else own,
+        source=source,
+        target=target,
         bounds=bounds,
-        copy=copy,
+        layout=None if vector else (),
     )
     return Work(job, placer.before, placer.after, only=STRAIGHT if vector else "")

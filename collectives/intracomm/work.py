@@ -20,12 +20,14 @@ class Here:
         rank: of this process.
         size: of the communicator.
         alone: messages of this process to itself.
+        direct: memory of a device is worked on where it lies.
         collect: returns the whole numbers of all ranks; collective.
     """
 
     rank: int
     size: int
     alone: Alone
+    direct: bool
     collect: Callable[[int], list[int]]
 
 
