@@ -127,6 +127,8 @@ def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ..
         executors=executors,
         itemsize=_itemsize(job),
     )
+    if settings.executor != "auto":
+        return Decision(choice.algorithm, settings.executor)
     return Decision(choice.algorithm, "auto" if choice.executor == "native" else "python")
 
 
