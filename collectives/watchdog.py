@@ -179,7 +179,6 @@ class Watchdog:
         if not self._over.is_set():
             self._over.set()
             self._thread.join()
-            self.witness.close()
             atexit.unregister(self.close)
 
     def _look(self) -> None:

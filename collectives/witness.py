@@ -61,7 +61,7 @@ class Shown(NamedTuple):
 
 
 class Witness:
-    """This process, as it shows itself. One for each process.
+    """This process, as it shows itself, until it ends. One for each process.
 
     Args:
         rank: in COMM_WORLD.
@@ -76,6 +76,9 @@ class Witness:
         path = f"/proc/{process}/fd/{self._file.fileno()}"
         stacks = path if os.path.exists(path) else str(self._file.name)
         number = _free_signal()
+        with contextlib.suppress(ValueError):  # which all threads but the main one get
+            # For the time when Python has gone, and MPI has not: by default it would kill.
+            signal.signal(number, signal.SIG_IGN)
         faulthandler.register(number, file=self._file, all_threads=True)
         self.shown = Shown(rank, _place(), process, _born(process), number, stacks)
 
@@ -90,11 +93,6 @@ class Witness:
     def end_soon(self, seconds: float) -> None:
         """End this process after so many seconds, whatever it does and holds by then."""
         faulthandler.dump_traceback_later(seconds, exit=True, file=self._file)
-
-    def close(self) -> None:
-        """Be asked no more."""
-        faulthandler.unregister(self.shown.number)
-        self._file.close()
 
 
 def stacks_here() -> str:

@@ -250,7 +250,9 @@ class _Round:
 
     def waiting_for(self) -> list[int]:
         left = {p for r, p in zip(self.requests, self.peers, strict=True) if not r.Get_status()}
-        return sorted(left | {m.peer for m in self._staged if not m.done})
+        left |= {m.peer for m in self._staged if not m.done}
+        # To another thread Open MPI calls complete what is being waited for: then it may be any.
+        return sorted(left or set(self.peers))
 
     def free(self) -> None:
         for request in self.requests:
