@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         scatter,
     )
     from collectives.bind import bind
+    from collectives.intracomm import as_intracomm
     from collectives.launch import check_launcher
     from collectives.plan import Plan
     from collectives.plans import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "abort_on_exception": "abort",
+    "as_intracomm": "intracomm",
     "check_launcher": "launch",
     "Plan": "plan",
     "bind": "bind",
@@ -98,6 +100,7 @@ __all__ = [
     "allgather",
     "allreduce",
     "alltoall",
+    "as_intracomm",
     "barrier",
     "bcast",
     "bind",

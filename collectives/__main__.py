@@ -1,11 +1,11 @@
-"""``python -m collectives``: list, verify, simulate, draw, bench, tune and explain."""
+"""``python -m collectives``: list, verify, simulate, draw, bench, tune, explain and run."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from collectives.commands import bench, draw, explain, list, simulate, tune, verify
+from collectives.commands import bench, draw, explain, list, run, simulate, tune, verify
 from collectives.commands.arguments import Parser, UsageError
 
 COMMANDS = {
@@ -71,6 +71,14 @@ srun -N 2 --ntasks-per-node 4 python -m collectives tune -o table.toml""",
 python -m collectives explain allreduce -n 4 --bytes 1MiB
 python -m collectives explain allreduce -n 4 --bytes 1MiB --table table.toml
 python -m collectives explain bcast -n 2 --bytes 64K --executor python""",
+    ),
+    "run": (
+        run,
+        "run a program of mpi4py on these collectives, unchanged",
+        """\
+mpiexec -n 4 python -m collectives run --allreduce ring program.py ARGS
+python -m collectives run -n 4 --report program.py ARGS
+python -m collectives run -n 2 --table table.toml --bcast library -m package.module ARGS""",
     ),
 }
 

@@ -53,10 +53,13 @@ class Calls:
         self._plans.clear()
 
 
-def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> None:
+def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> tuple[str, str]:
     """Do a job now, with a plan that was kept from a like call if there is one.
 
     Plans are kept where their memory can be exchanged: on the host, and not by the Python executor.
+
+    Returns:
+        The algorithm and the executor that did it.
     """
     arrays = [a for a in (job.source, job.target) if a is not None]
     settings = Settings(**options)
@@ -73,7 +76,7 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> None:
     if not keeps:
         with bind_job(job, comm, **options) as plan:
             plan.run()
-        return
+        return plan.algorithm, plan.executor
     companions = open_channel(comm).companions
     calls = companions.get("calls")
     if calls is None:
@@ -84,7 +87,7 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> None:
     if kept is not None:
         kept.rebind(*arrays)
         _run(kept, settings)
-        return
+        return kept.algorithm, kept.executor
     options["traffic"] = None  # kept plans serve all calls; `_run` counts
     plan = bind_job(job, comm, **options)
     _run(plan, settings)
@@ -93,6 +96,7 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> None:
         calls.keep(key, plan)
     else:
         plan.close()
+    return plan.algorithm, plan.executor
 
 
 def _run(plan: Plan, settings: Settings) -> None:

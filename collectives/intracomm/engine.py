@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from collectives.collective import COLLECTIVES
 from collectives.executors.native import numba_is_there
 from collectives.intracomm.alone import Alone
 from collectives.intracomm.progress import Progress
+from collectives.intracomm.report import Report, Shape, Way
 from collectives.intracomm.request import NOTHING, NonBlocking, Persistent, completer
 from collectives.intracomm.running import Running
 from collectives.intracomm.settings import LIBRARY, DropInSettings
@@ -26,6 +28,8 @@ from collectives.select import choose
 
 if TYPE_CHECKING:
     from collectives.options import Options
+
+BY_LIBRARY = Way(LIBRARY, "")
 
 Reader: TypeAlias = "Callable[..., Work | None]"
 """Reads the arguments of a call (see `collectives.intracomm.reduce` and its neighbours)."""
@@ -76,24 +80,52 @@ class Engine:
             library: the library's own call, for what is not ours.
             *args: the arguments.
         """
+        if self._settings.report is not None:
+            self._run_counted(self._settings.report, collective, read, library, args)
+            return
         work = self._read(collective, read, args)
         if work is None:
             library(*args)
-        elif self._channel.in_flight or self._persistent:
+        else:
+            self._run(collective, work)
+
+    def _run_counted(
+        self,
+        report: Report,
+        collective: str,
+        read: Reader,
+        library: Callable[..., None],
+        args: tuple[Any, ...],
+    ) -> None:
+        tally, begin = report.tally(), perf_counter()
+        work = self._read(collective, read, args)
+        if work is None:
+            library(*args)
+            tally.add(perf_counter() - begin, BY_LIBRARY, None)
+        else:
+            way = Way(*self._run(collective, work))
+            tally.add(perf_counter() - begin, way, self._shape(work))
+
+    def _run(self, collective: str, work: Work) -> tuple[str, str]:
+        if self._channel.in_flight or self._persistent:
             with self._lock:  # this call lets all runs of the communicator go on
                 for persistent in list(self._persistent.values()):
                     persistent.advance()
-                self._run(collective, work)
-        else:
-            self._run(collective, work)
+                return self._run_now(collective, work)
+        return self._run_now(collective, work)
 
     def start(
         self, collective: str, read: Reader, library: Callable[..., MPI.Request], *args: Any
     ) -> MPI.Request:
         """Begin a collective; args as for `run`."""
+        report = self._settings.report
+        tally, begin = None if report is None else report.tally(), perf_counter()
         work = self._read(collective, read, args) if self._progress.able else None
         if work is None:
-            return library(*args)
+            made = library(*args)
+            if tally is not None:
+                tally.add(perf_counter() - begin, BY_LIBRARY, None)
+            return made
         options = self._options(collective, work)
         # Nothing here may wait for other ranks, not even to agree on how to do it.
         if options["algorithm"] == "auto":
@@ -107,7 +139,10 @@ class Engine:
         handle = alone.comm.Irecv(NOTHING, 0, tag)
         with self._lock:
             running.begin()
-        return NonBlocking(handle, running)
+        if tally is not None:
+            way = Way(plan.algorithm, plan.executor)
+            tally.add(perf_counter() - begin, way, self._shape(work))
+        return NonBlocking(handle, running, tally)
 
     def persist(
         self,
@@ -125,7 +160,11 @@ class Engine:
         alone, tag = self.family.alone, self.family.alone.tag()
         complete = completer(alone, tag)
         running = Running(plan, work, self._progress, self._lock, complete, once=False)
-        made = Persistent(alone.comm.Recv_init(NOTHING, 0, tag), running, self._progress)
+        report = self._settings.report
+        tally = None if report is None else report.tally()
+        way = Way(plan.algorithm, plan.executor)
+        handle = alone.comm.Recv_init(NOTHING, 0, tag)
+        made = Persistent(handle, running, self._progress, tally, way, self._shape(work))
         self._persistent[id(made)] = made
         return made
 
@@ -134,12 +173,16 @@ class Engine:
             return None
         return read(self._here, *args)
 
-    def _run(self, collective: str, work: Work) -> None:
+    def _run_now(self, collective: str, work: Work) -> tuple[str, str]:
         for copy in work.before:
             copy()
-        call(work.job, self._comm, **self._options(collective, work))
+        way = call(work.job, self._comm, **self._options(collective, work))
         for copy in work.after:
             copy()
+        return way
+
+    def _shape(self, work: Work) -> Shape:
+        return Shape(work.job.collective.name, self._here.size, int(work.job.nbytes))
 
     def _options(self, collective: str, work: Work) -> Options:
         executor = self._settings.executor

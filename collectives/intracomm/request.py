@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from mpi4py import MPI
 
 from collectives.intracomm.alone import Alone
 from collectives.intracomm.progress import Progress, wait_for
+from collectives.intracomm.report import Shape, Tally, Way
 from collectives.intracomm.running import Running
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class _Waiting(_Request):
     """What both kinds of requests do."""
 
     _running: Running
+    _tally: Tally | None
 
     def __new__(cls, handle: MPI.Request, *args: Any) -> Any:
         """Take the handle over."""
@@ -37,8 +40,11 @@ class _Waiting(_Request):
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until the collective is finished."""
+        begin = perf_counter()
         wait_for(self._running)
         super().Wait(status)
+        if self._tally is not None:
+            self._tally.seconds += perf_counter() - begin
         self._running.raise_error()
         return True
 
@@ -72,8 +78,9 @@ class _Waiting(_Request):
 class NonBlocking(_Waiting, MPI.Request):
     """A collective under way."""
 
-    def __init__(self, handle: MPI.Request, running: Running) -> None:
+    def __init__(self, handle: MPI.Request, running: Running, tally: Tally | None = None) -> None:
         self._running = running
+        self._tally = tally
 
 
 class Persistent(_Waiting, MPI.Prequest):
@@ -83,8 +90,17 @@ class Persistent(_Waiting, MPI.Prequest):
         lock: of its communicator.
     """
 
-    def __init__(self, handle: MPI.Prequest, running: Running, progress: Progress) -> None:
+    def __init__(
+        self,
+        handle: MPI.Prequest,
+        running: Running,
+        progress: Progress,
+        tally: Tally | None,
+        way: Way,
+        shape: Shape,
+    ) -> None:
         self._running, self._progress = running, progress
+        self._tally, self._way, self._shape = tally, way, shape
         self.lock: threading.Lock = running.lock
         progress.watch(self)
 
@@ -92,14 +108,20 @@ class Persistent(_Waiting, MPI.Prequest):
         """Begin. Does not block."""
         with self.lock:
             super().Start()
-            self._running.begin()
+            self._begin()
 
     def advance(self) -> bool:
         """Begin, if the library's Startall has started it just now. The lock is held."""
         if self._running.under_way or not self or MPI.Prequest.Get_status(self):
             return True
-        self._running.begin()
+        self._begin()
         return False
+
+    def _begin(self) -> None:
+        begin = perf_counter()
+        self._running.begin()
+        if self._tally is not None:  # a call is a start
+            self._tally.add(perf_counter() - begin, self._way, self._shape)
 
     def Free(self) -> None:
         """Free the request and what belongs to it."""

@@ -1,0 +1,203 @@
+"""``python -m collectives run``: a program of mpi4py on our collectives, unchanged."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import os
+import runpy
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from collectives.collective import COLLECTIVES
+from collectives.commands import ranks
+from collectives.commands.arguments import UsageError
+from collectives.table import EXECUTORS, Table
+from collectives.table_reader import TableError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from collectives.intracomm.report import Report
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    ranks.add(parser)
+    for name in COLLECTIVES:
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            default="auto",
+            metavar="NAME",
+            help=f"algorithm of {name}: one that 'list' shows, auto, or library",
+        )
+    parser.add_argument(
+        "--executor", default="auto", metavar="NAME", help=f"auto, {', '.join(EXECUTORS)}"
+    )
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="what 'tune' measured; it rules what auto means"
+    )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="at the end, print for each place that calls a collective what it took",
+    )
+    parser.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="MODULE ARGS",
+        help="run a module, as python -m does, in place of a script",
+    )
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="SCRIPT ARGS", help="the program, as it is"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the program; its exit code is that of the job."""
+    words = args.module if args.module is not None else args.program
+    if not words:
+        raise UsageError("say which program to run: SCRIPT ARGS, or -m MODULE ARGS")
+    if args.module is None and not Path(words[0]).exists():
+        raise UsageError(f"cannot open {words[0]}: there is no such file")
+    algorithms = {name: getattr(args, name) for name in COLLECTIVES}
+    _check(algorithms, args.executor)
+    try:
+        table = None if args.table is None else Table.load(args.table)
+    except TableError as error:
+        raise UsageError(str(error)) from None
+    try:
+        comm = _join(args)
+    except ranks.StartError as error:
+        print(f"python -m collectives run: error: {error}", file=sys.stderr)
+        return 1
+    report = None
+    if args.report:
+        from collectives.intracomm.report import Report
+
+        report = Report()
+    _run(comm, words, args.module is not None, algorithms, args.executor, table, report)
+    return 0
+
+
+def _check(algorithms: dict[str, str], executor: str) -> None:
+    from collectives.commands.arguments import find_collectives
+    from collectives.registry import REGISTRY
+
+    for collective in find_collectives(algorithms):
+        wanted = algorithms[collective.name]
+        if wanted not in ("auto", "library"):
+            try:
+                REGISTRY.get(collective, wanted)
+            except ValueError as error:
+                option = collective.name.replace("_", "-")
+                raise UsageError(f"--{option} {wanted}: {error}; or auto, or library") from None
+    if executor not in ("auto", *EXECUTORS):
+        raise UsageError(f"--executor {executor}: there are auto, {', '.join(EXECUTORS)}")
+
+
+def _join(args: argparse.Namespace) -> MPI.Comm:
+    """Become a rank; without -n and without a launcher the only one, as a script is."""
+    if args.ranks is not None or args.started is not None:
+        comm = ranks.join("run", args)
+        from mpi4py import MPI
+
+        atexit.unregister(MPI.Finalize)  # a program may do so itself
+        atexit.register(_finalize)
+        return comm
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False
+        from mpi4py import MPI
+
+        from collectives.launch import LaunchError, check_launcher, check_library
+    except (ImportError, RuntimeError) as error:
+        raise ranks.StartError(f"needs mpi4py and an MPI ({error})") from None
+    try:
+        check_library()
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)  # as mpi4py does by itself
+        atexit.register(_finalize)
+        check_launcher(MPI.COMM_WORLD)
+    except LaunchError as error:
+        raise ranks.StartError(str(error)) from None
+    return MPI.COMM_WORLD
+
+
+def _finalize() -> None:
+    from mpi4py import MPI
+
+    if not MPI.Is_finalized():
+        MPI.Finalize()
+
+
+def _run(
+    comm: MPI.Comm,
+    words: list[str],
+    is_module: bool,
+    algorithms: dict[str, str],
+    executor: str,
+    table: Table | None,
+    report: Report | None,
+) -> None:
+    from mpi4py import MPI
+
+    from collectives.abort import abort_on_exception
+    from collectives.intracomm import as_intracomm
+
+    rank = comm.Get_rank()
+    guard = abort_on_exception(comm)
+    with guard:
+        vars(MPI)["COMM_WORLD"] = as_intracomm(
+            MPI.COMM_WORLD, **algorithms, executor=executor, table=table, report=report
+        )
+    guard = abort_on_exception(comm)
+    try:
+        _execute(words, is_module)
+    except SystemExit as error:
+        guard.__exit__(SystemExit, error, None)
+    except BaseException as error:
+        guard.__exit__(type(error), error, _from_program(error.__traceback__))
+    finally:
+        vars(MPI)["COMM_WORLD"] = comm
+    guard.__exit__(None, None, None)
+    if report is not None:
+        _print_report(comm, rank, report, table)
+
+
+def _execute(words: list[str], is_module: bool) -> None:
+    """Run a script or a module as Python itself does."""
+    sys.argv[:] = words
+    if is_module:
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def _from_program(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without what is not of the program: it begins where that does."""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename != __file__ and "runpy" not in code.co_filename:
+            return trace
+        trace = trace.tb_next
+    return None
+
+
+def _print_report(comm: MPI.Comm, rank: int, report: Report, table: Table | None) -> None:
+    from mpi4py import MPI
+
+    from collectives.intracomm.report_text import report_text
+
+    if MPI.Is_finalized():
+        if rank == 0:
+            print("no report: the program has ended MPI itself", file=sys.stderr)
+        return
+    found = report.gather(comm)
+    if found is not None:
+        sys.stdout.flush()
+        print(report_text(found, table), end="", flush=True)
