@@ -61,7 +61,9 @@ def test_runs_back_to_back_while_ranks_dawdle(comm, executor):
 
 
 @pytest.mark.ranks(2, 3, 4, every_mpi=True)
-@pytest.mark.parametrize("executors", [[e] * 3 for e in EXECUTORS] + [[*EXECUTORS, "auto"][:3]])
+@pytest.mark.parametrize(
+    "executors", [[e] * 3 for e in EXECUTORS] + [[*EXECUTORS, "auto", "auto"][:3]]
+)
 def test_plans_may_be_waited_for_in_another_order_on_each_rank(comm, executors):
     """And be started in another."""
     p, r = comm.size, comm.rank
