@@ -288,3 +288,66 @@ def test_a_rank_that_never_comes(tmp_path, pytestconfig, mpi, way):
     assert done.returncode != 0
     assert "rank 2 did not come within 1 s (this rank's call: bcast(root=0))" in done.stderr
     assert seconds < 15
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+def test_every_collective_takes_check(comm):
+    p, last = comm.size, comm.rank == comm.size - 1
+    x, out = np.ones(4 * p), np.empty(4 * p)
+    part, options = np.ones(4), {"comm": comm, "check": True}
+    right = [
+        lambda: collectives.allreduce(x, out, **options),
+        lambda: collectives.reduce(x, out, root=1, **options),
+        lambda: collectives.bcast(x, 1, **options),
+        lambda: collectives.reduce_scatter(x, part, **options),
+        lambda: collectives.allgather(part, out, **options),
+        lambda: collectives.alltoall(x, out, **options),
+        lambda: collectives.gather(part, out, **options),
+        lambda: collectives.scatter(x, part, **options),
+        lambda: collectives.barrier(**options),
+    ]
+    for call in right:
+        call()
+    wrong = [
+        (
+            "dtype: float64 on",
+            lambda: collectives.allreduce(x.astype("f4") if last else x, **options),
+        ),
+        (
+            "op: SUM on",
+            lambda: collectives.allreduce(
+                x, op=(collectives.SUM, collectives.MAX)[last], **options
+            ),
+        ),
+        ("root: 0 on", lambda: collectives.bcast(x, int(last), **options)),
+        ("shape: ", lambda: collectives.allreduce(x[last:], **options)),
+        (
+            "algorithm: ring on",
+            lambda: collectives.allreduce(x, algorithm=("ring", "rabenseifner")[last], **options),
+        ),
+        ("collective: allreduce on", right[2] if last else right[0]),
+        ("collective: barrier on", right[4] if last else right[8]),
+        (
+            "recvcounts",
+            lambda: collectives.alltoall(
+                x,
+                out,
+                sendcounts=[4] * p,
+                recvcounts=[5, 3, *[4] * p][:p] if last else [4] * p,
+                **options,
+            ),
+        ),
+        (
+            f"rank {p - 1} refuses the call: TypeError: ",
+            lambda: collectives.bcast([1.0] if last else x, **options),
+        ),
+    ]
+    for text, call in wrong:
+        begin = time.monotonic()
+        with pytest.raises((ValueError, TypeError)) as caught:
+            call()
+        assert time.monotonic() - begin < 1
+        if last and "refuses" in text:
+            text = "buffer: is a list"
+        assert text in str(caught.value)
+        right[0]()
