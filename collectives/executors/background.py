@@ -1,22 +1,27 @@
 """Run a plan in a thread of its own, while Python computes.
 
 A thread of Python that polls takes the interpreter's lock from the computation, over and over. This
-one runs compiled code, which does not hold the lock, and sleeps for a moment whenever no message
-has come: so it costs next to nothing while the network works.
+one runs compiled code from its start to its end: it never asks for the lock, sleeps on a semaphore
+while there is nothing to do, and for a moment whenever a message has not come yet. So it costs next
+to nothing while the network works. What it cannot do is to make copies cheaper: inside a node, on
+cores that all compute, there is nothing to gain.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from queue import SimpleQueue
 from time import perf_counter
+from typing import Any
+
+import numpy as np
 
 from collectives.channel import Channel
 from collectives.executors.native import NativePlan
 from collectives.plan import Plan
 from collectives.traffic import Traffic
 
-PAUSE = 50
+PAUSE = 20
 """Microseconds of sleep. Shorter ones cost time on the core; longer ones delay the next round."""
 
 
@@ -29,19 +34,26 @@ class BackgroundPlan(Plan):
     Args:
         plan: what to run; it is closed with this one.
         channel: of its communicator.
-        traffic: counters to add to.
+        traffic: counters to add to; the seconds are those from `start` to the end of `wait`.
     """
 
     executor = "native"
 
     def __init__(self, plan: NativePlan, channel: Channel, traffic: Traffic | None = None) -> None:
+        from collectives.executors import program
+
         self._plan = plan
+        plan.hand_over()
         self._traffic = traffic
         self._worker = _worker_of(channel)
-        self._done = threading.Event()
-        self._error: BaseException | None = None
+        self._job = np.zeros(program.JOB_FINISHED + program.SEMAPHORE, np.int64)
+        self._job[program.JOB_STATE] = plan.state
+        self._address = int(self._job.ctypes.data)
+        _make_semaphore(self._address + 8 * program.JOB_FINISHED)
+        self._wait_for = program.wait_for
+        self._RESULT, self._DONE = program.JOB_RESULT, program.JOB_DONE
         self._running = self._closed = False
-        self._seconds = 0.0
+        self._begin = 0.0
         self.algorithm = plan.algorithm
         self.messages, self.bytes_sent = plan.messages, plan.bytes_sent
         self.scratch_bytes = plan.scratch_bytes
@@ -57,18 +69,9 @@ class BackgroundPlan(Plan):
         if self._running:
             raise RuntimeError("start: this plan runs already; wait for it first")
         self._running = True
-        self._done.clear()
-        self._worker.put(self)
-
-    def work(self) -> None:
-        """Run it; called by the thread."""
-        begin = perf_counter()
-        try:
-            self._plan.run_backing_off(PAUSE)
-        except BaseException as error:
-            self._error = error
-        self._seconds = perf_counter() - begin
-        self._done.set()
+        self._begin = perf_counter()
+        self._job[self._DONE] = 0
+        self._worker.put(self._address)
 
     def test(self) -> bool:
         """Return whether the run is finished.
@@ -78,9 +81,9 @@ class BackgroundPlan(Plan):
             MPI.Exception: MPI failed.
         """
         self._check_started("test")
-        if not self._done.is_set():
+        if not self._job[self._DONE]:
             return False
-        self._finish()
+        self.wait()
         return True
 
     def wait(self) -> None:
@@ -91,12 +94,16 @@ class BackgroundPlan(Plan):
             MPI.Exception: MPI failed.
         """
         self._check_started("wait")
-        self._done.wait()
-        self._finish()
+        self._wait_for(self._address)
+        self._running = False
+        if self._job[self._RESULT] < 0:
+            raise self._plan.error()
+        if self._traffic is not None:
+            self._traffic.add(self.messages, self.bytes_sent, perf_counter() - self._begin)
 
     def progress(self) -> bool:
         """Return whether the run is finished: it needs no help."""
-        return not self._running or self._done.is_set()
+        return not self._running or bool(self._job[self._DONE])
 
     def waiting_for(self) -> list[int]:
         """Return the ranks of the messages of the round that it waits in."""
@@ -115,34 +122,38 @@ class BackgroundPlan(Plan):
         if not self._running:
             raise RuntimeError(f"{what}: this plan was not started")
 
-    def _finish(self) -> None:
-        self._running = False
-        if self._traffic is not None:
-            self._traffic.add(self.messages, self.bytes_sent, self._seconds)
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
 
 class _Worker:
-    """The thread of a communicator, and the runs that wait for it."""
+    """The thread of a communicator, and the ring of the runs that wait for it."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[BackgroundPlan | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._loop, name="collectives", daemon=True)
+        from collectives.executors import program
+
+        self._semaphore, self._length = program.SEMAPHORE, program.QUEUE
+        self._mailbox = np.zeros(program.SEMAPHORE + program.QUEUE, np.int64)
+        self._address = int(self._mailbox.ctypes.data)
+        self._count = 0
+        self._post: Any = ctypes.CDLL(None).sem_post
+        _make_semaphore(self._address)
+        self._thread = threading.Thread(
+            target=program.serve, args=(self._address, PAUSE), name="collectives", daemon=True
+        )
         self._thread.start()
 
-    def put(self, plan: BackgroundPlan) -> None:
-        self._queue.put(plan)
+    def put(self, job: int) -> None:
+        # A plan runs once at a time, and a communicator has fewer tags than that in use at once.
+        self._mailbox[self._semaphore + self._count % self._length] = job
+        self._count += 1
+        self._post(ctypes.c_void_p(self._address))
 
     def close(self) -> None:
-        self._queue.put(None)
+        self.put(0)
         self._thread.join()
 
-    def _loop(self) -> None:
-        while (plan := self._queue.get()) is not None:
-            plan.work()
-            del plan  # or the thread would keep the last one alive
+
+def _make_semaphore(address: int) -> None:
+    if ctypes.CDLL(None).sem_init(ctypes.c_void_p(address), 0, 0):
+        raise OSError("sem_init: this system has no semaphores")
 
 
 def _worker_of(channel: Channel) -> _Worker:

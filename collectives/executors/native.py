@@ -202,26 +202,26 @@ class NativePlan(Plan):
 
     def waiting_for(self) -> list[int]:
         """Return the ranks of the messages of the round that it waits in; [] where it does not."""
-        if not self._running:
-            return []
         return self._peers.get(int(self._state[self._NEXT]), [])
 
-    def run_backing_off(self, pause: int) -> None:
-        """Run it, sleeping for so many microseconds whenever there is nothing to do.
+    @property
+    def state(self) -> int:
+        """The address of its state, for a thread that runs it; see `collectives.executors.program`.
 
-        For a thread of its own: the interpreter's lock is not held, and the core is left to others.
-        Nothing else may be done with the plan meanwhile.
-
-        Raises:
-            MPI.Exception: MPI failed.
+        While it does, nothing else may be done with the plan.
         """
+        return self._address
+
+    def hand_over(self) -> None:
+        """Let runs not wait inside MPI from now on: they are a background thread's."""
+        self._state[self._MAY_WAIT] = 0
+
+    def error(self) -> MPI.Exception:
+        """Return what went wrong in a run of a background thread."""
         from collectives.executors import program
 
-        self._state[self._MAY_WAIT] = 0
-        said = program.run_backing_off(self._address, pause)
-        self._state[self._MAY_WAIT] = 1
-        if said < 0:
-            self._fail()
+        self._state[self._NEXT] = 0
+        return MPI.Exception(int(self._state[program.ERROR]))
 
     def close(self) -> None:
         """Give back the tag. A run in flight is finished first; closing twice is harmless."""

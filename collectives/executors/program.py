@@ -22,6 +22,7 @@ from collectives.executors.intrinsics import (
     copy_bytes,
     load_acquire,
     pointer_i64,
+    store_release,
 )
 
 END, EXCHANGE, RECEIVE, SEND, WAIT, REDUCE, COPY, CLEAR = range(8)
@@ -132,11 +133,49 @@ def run(address: int) -> int:
         k += 1
 
 
+_sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
+_sem_post = types.ExternalFunction("sem_post", types.int32(types.int64))
+
+QUEUE = 4096
+"""How many runs may wait for the thread."""
+
+SEMAPHORE = 8
+"""Numbers that a semaphore of C takes, at most."""
+
+(JOB_STATE, JOB_RESULT, JOB_DONE, JOB_FINISHED) = range(4)
+"""The fields of a job for `serve`: the address of its state, what `run` returned, and whether it is
+finished; from JOB_FINISHED on it is a semaphore."""
+
+
 @njit("int64(int64, int64)", nogil=True, cache=True, error_model="numpy")
-def run_backing_off(address: int, pause: int) -> int:
-    """Run the program of a state to its end; sleep ``pause`` microseconds where it must wait."""
+def serve(mailbox: int, pause: int) -> int:
+    """Run jobs until there is one at address 0; for a thread of its own.
+
+    Args:
+        mailbox: the address of a semaphore, and behind it of a ring of QUEUE addresses of jobs.
+        pause: microseconds to sleep whenever a job must wait for a message.
+    """
+    k = 0
     while True:
-        said = run(address)
-        if said != 0:
-            return said
-        _usleep(pause)
+        while _sem_wait(mailbox) != 0:  # a signal has come
+            pass
+        job = load_acquire(mailbox + 8 * (SEMAPHORE + k % QUEUE))
+        k += 1
+        if job == 0:
+            return 0
+        fields = carray(pointer_i64(job), JOB_FINISHED)
+        said = run(fields[JOB_STATE])
+        while said == 0:
+            _usleep(pause)
+            said = run(fields[JOB_STATE])
+        fields[JOB_RESULT] = said
+        store_release(job + 8 * JOB_DONE, 1)
+        _sem_post(job + 8 * JOB_FINISHED)
+
+
+@njit("int64(int64)", nogil=True, cache=True, error_model="numpy")
+def wait_for(job: int) -> int:
+    """Sleep until a job is finished."""
+    while _sem_wait(job + 8 * JOB_FINISHED) != 0:
+        pass
+    return 1
