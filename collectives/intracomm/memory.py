@@ -94,7 +94,8 @@ def _of_foreign(obj: Any, writable: bool) -> tuple[Any, str]:
     elif not hasattr(obj, "__cuda_array_interface__"):
         raise TypeError("message: expecting buffer or list/tuple")
     array = None
-    with contextlib.suppress(TypeError):  # no cupy: MPI itself may read this memory
+    # Without cupy, or without a device that cupy can use, MPI itself may read this memory.
+    with contextlib.suppress(TypeError, RuntimeError):
         array = as_array("message", obj, writable=writable)
     if array is None:
         interface = obj.__cuda_array_interface__

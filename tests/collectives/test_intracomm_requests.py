@@ -1,0 +1,226 @@
+"""Non-blocking and persistent collectives of the drop-in: in any order, alone and in lists."""
+
+import gc
+import sys
+import threading
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from collectives import as_intracomm
+
+SIZES = (1, 2, 3, 4)
+
+
+def expected(size, k):
+    return sum(r + k for r in range(size))
+
+
+@pytest.mark.ranks(*SIZES, every_mpi=True)
+@pytest.mark.parametrize("executor", ["python", "auto"])
+def test_two_in_flight_are_waited_for_in_another_order_on_each_rank(comm, executor):
+    ours = as_intracomm(comm, executor=executor)
+    for n in (1, 1000, 100_000):
+        totals = [np.zeros(n), np.zeros(n), np.zeros(n)]
+        parts = [np.full(n, comm.rank + k, "f8") for k in range(3)]
+        requests = [ours.Iallreduce(p, t) for p, t in zip(parts, totals, strict=True)]
+        root = np.full(7, comm.rank)
+        requests.append(ours.Ibcast(root, comm.size - 1))
+        order = [0, 1, 2, 3] if comm.rank % 2 else [3, 2, 1, 0]
+        for i in order:
+            assert requests[i].Wait()
+        for k in range(3):
+            assert (totals[k] == expected(comm.size, k)).all()
+        assert (root == comm.size - 1).all()
+        assert not any(requests)  # they are null now, as the library's are
+
+
+@pytest.mark.ranks(*SIZES, every_mpi=True)
+def test_a_blocking_call_between_start_and_wait(comm):
+    ours = as_intracomm(comm)
+    total, again = np.zeros(3), np.zeros(3)
+    request = ours.Iallreduce(np.ones(3), total)
+    if comm.rank % 2:
+        request.Wait()
+        ours.Allreduce(np.full(3, 2.0), again)
+    else:
+        ours.Allreduce(np.full(3, 2.0), again)
+        request.Wait()
+    assert (total == comm.size).all()
+    assert (again == 2 * comm.size).all()
+
+
+@pytest.mark.ranks(1, 2, 3, every_mpi=True)
+def test_the_library_waits_for_lists_with_its_own_requests_among_them(comm):
+    ours = as_intracomm(comm)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for wait in (MPI.Request.Waitall, MPI.Request.waitall, _testall, _waitany):
+        total, got = np.zeros(5), np.zeros(1, "i8")
+        requests = [
+            ours.Irecv(got, left),
+            ours.Iallreduce(np.ones(5), total),
+            ours.Isend(np.array([comm.rank]), right),
+            ours.Ibarrier(),
+        ]
+        wait(requests)
+        assert (total == comm.size).all()
+        assert got[0] == left
+
+
+def _testall(requests):
+    while not MPI.Request.Testall(requests):
+        pass
+
+
+def _waitany(requests):
+    left = len(requests)
+    while left:
+        assert 0 <= MPI.Request.Waitany(requests) < len(requests)
+        left -= 1
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+def test_it_goes_on_while_a_rank_waits_in_the_library(comm):
+    """MPI promises it: rank 0 hears of the end only after the others have seen it."""
+    ours = as_intracomm(comm)
+    total = np.zeros(50_000)
+    request = ours.Iallreduce(np.ones(50_000), total)
+    if comm.rank == 0:
+        for peer in range(1, comm.size):
+            comm.recv(source=peer)
+        request.Wait()
+    else:
+        request.Wait()
+        comm.send("done", 0)
+    assert (total == comm.size).all()
+
+
+@pytest.mark.ranks(2, every_mpi=True)
+def test_it_goes_on_while_a_rank_is_in_a_collective_of_another_communicator(comm):
+    one = as_intracomm(comm)
+    other = one.Dup()
+    total = np.zeros(1000)
+    request = one.Iallreduce(np.ones(1000), total)
+    word = np.array([comm.rank])
+    if comm.rank == 0:
+        other.Bcast(word, 1)
+        request.Wait()
+    else:
+        request.Wait()
+        other.Bcast(word, 1)
+    assert word[0] == 1
+    assert (total == 2).all()
+    other.Free()
+
+
+@pytest.mark.ranks(1, 2, 3, every_mpi=True)
+def test_every_non_blocking_and_persistent_form(comm):
+    ours = as_intracomm(comm)
+    size, rank = comm.size, comm.rank
+    x = np.arange(2.0 * size) + rank
+    root = size - 1
+    counts = [2] * size
+
+    def calls(c):
+        at_root = rank == root
+        yield "allreduce", (x, np.zeros_like(x)), {}
+        yield "reduce", (x, np.zeros_like(x) if at_root else None), {"root": root}
+        yield "bcast", (x.copy(),), {"root": root}
+        yield "allgather", (x[:2], np.zeros_like(x)), {}
+        yield "allgatherv", (x[:2], [np.zeros_like(x), counts]), {}
+        yield "gather", (x[:2], np.zeros_like(x) if at_root else None), {"root": root}
+        yield "gatherv", (x[:2], [np.zeros_like(x), counts] if at_root else None), {"root": root}
+        yield "scatter", (x if at_root else None, np.zeros(2)), {"root": root}
+        yield "scatterv", ([x, counts] if at_root else None, np.zeros(2)), {"root": root}
+        yield "alltoall", (x, np.zeros_like(x)), {}
+        yield "alltoallv", ([x, counts], [np.zeros_like(x), counts]), {}
+        yield "reduce_scatter_block", (x, np.zeros(2)), {}
+        yield "reduce_scatter", (x, np.zeros(2), counts), {}
+        yield "barrier", (), {}
+
+    def result(args):
+        last = args[-2] if args and args[-1] is counts else args[-1] if args else None
+        return last[0] if isinstance(last, list) else last
+
+    wants = []
+    for name, args, keywords in calls(comm):
+        getattr(comm, name.capitalize())(*args, **keywords)
+        wants.append(result(args))
+    for form in ("non-blocking", "persistent"):
+        for want, (name, args, keywords) in zip(wants, calls(ours), strict=True):
+            if form == "non-blocking":
+                request = getattr(ours, f"I{name}")(*args, **keywords)
+                assert isinstance(request, MPI.Request)
+                while not request.test()[0]:
+                    pass
+            else:
+                request = getattr(ours, f"{name.capitalize()}_init")(*args, **keywords)
+                assert isinstance(request, MPI.Prequest)
+                assert request.Test()  # not started
+                for _ in range(2):  # what is in place would be wrong the second time
+                    request.Start()
+                    request.Wait()
+                request.Free()
+                assert not request
+            np.testing.assert_array_equal(result(args), want, err_msg=f"{form} {name}")
+
+
+@pytest.mark.ranks(1, 2, 3, every_mpi=True)
+def test_the_library_starts_and_waits_for_persistent_ones(comm):
+    ours = as_intracomm(comm)
+    x, total, word = np.zeros(4), np.zeros(4), np.zeros(1, "i8")
+    requests = [ours.Allreduce_init(x, total), ours.Bcast_init(word, 0)]
+    for k in range(3):
+        x[:] = comm.rank + k
+        word[0] = k if comm.rank == 0 else -1
+        MPI.Prequest.Startall(requests)
+        if k == 1:  # a blocking call meets what was started behind its back
+            ours.Barrier()
+        if k == 2:
+            for request in reversed(requests):
+                request.Wait()
+        else:
+            MPI.Request.Waitall(requests)
+        assert (total == expected(comm.size, k)).all()
+        assert word[0] == k
+    for request in requests:
+        request.Free()
+
+
+@pytest.mark.ranks(2, every_mpi=True)
+def test_memory_is_released_when_it_is_finished(comm):
+    ours = as_intracomm(comm)
+    part, total = np.ones(10), np.zeros(10)
+    before = sys.getrefcount(part), sys.getrefcount(total)
+    for request in (ours.Iallreduce(part, total), ours.Iallgather(part[:5], total)):
+        request.Wait()
+    del request
+    gc.collect()
+    assert (sys.getrefcount(part), sys.getrefcount(total)) == before
+
+
+@pytest.mark.ranks(2)
+def test_the_thread_that_looks_after_them_is_one_and_ends(comm):
+    ours = as_intracomm(comm)
+    for _ in range(3):
+        ours.Ibarrier().Wait()
+    helpers = [t for t in threading.enumerate() if t.name == "collectives"]
+    assert len(helpers) >= 1
+    mine = ours._engine.family.progress
+    mine.stop()
+    assert len([t for t in threading.enumerate() if t.name == "collectives"]) == len(helpers) - 1
+    ours.Ibarrier().Wait()  # our own objects need no thread
+
+
+@pytest.mark.ranks(2)
+def test_an_error_on_the_way_is_raised_by_the_wait(comm):
+    ours = as_intracomm(comm, bcast="binomial", executor="python")
+    # What the ranks say differs: the library, too, finds that only when the message has come.
+    buf = np.zeros(100 if comm.rank == 0 else 1)
+    request = ours.Ibcast(buf, 0)
+    if comm.rank == 0:
+        request.Wait()
+    else:
+        with pytest.raises(MPI.Exception):
+            request.Wait()

@@ -1,0 +1,120 @@
+"""``python -m collectives run``: programs of mpi4py that know nothing of it."""
+
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PI = """
+    import sys
+    import numpy
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    n = numpy.array(int(sys.argv[1]) if comm.rank == 0 else 0, "i")
+    comm.Bcast([n, MPI.INT], root=0)
+    h = 1.0 / n
+    x = h * (numpy.arange(comm.rank, n, comm.size) + 0.5)
+    part, pi = numpy.array(h * (4 / (1 + x**2)).sum()), numpy.zeros(1)
+    comm.Reduce([part, MPI.DOUBLE], [pi, MPI.DOUBLE], op=MPI.SUM, root=0)
+    if comm.rank == 0:
+        print(f"{pi[0]:.8f} {comm.size} {__name__} {sys.argv[1:]}")
+"""
+
+MATVEC = """
+    import numpy as np
+    from mpi4py import MPI
+
+    def matvec(comm, A, x):
+        m = A.shape[0]
+        xg = np.zeros(m * comm.Get_size(), dtype="d")
+        comm.Allgather([x, MPI.DOUBLE], [xg, MPI.DOUBLE])
+        return np.dot(A, xg)
+
+    comm = MPI.COMM_WORLD
+    n, m = 3 * comm.size, 3
+    whole = (np.arange(n * n) % 7.0).reshape(n, n)
+    y = matvec(comm, whole[comm.rank * m : (comm.rank + 1) * m], np.arange(m) + m * comm.rank * 1.0)
+    every = comm.gather(y)
+    if comm.rank == 0:
+        print("right" if (np.concatenate(every) == whole @ np.arange(n)).all() else "wrong")
+"""
+
+FAILS = """
+    from mpi4py import MPI
+
+    def helper():
+        raise RuntimeError("no good")
+
+    if MPI.COMM_WORLD.rank == 1:
+        helper()
+    MPI.COMM_WORLD.Barrier()
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(source, *args, options=(), module=False):
+        (tmp_path / "program.py").write_text(textwrap.dedent(source))
+        program = ["-m", "program"] if module else ["program.py"]
+        command = [sys.executable, "-m", "collectives", "run", *options, *program, *args]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "3"), ("-n", "2", "--reduce", "chain:segments=2")])
+def test_pi(run, options):
+    done = run(PI, "1000", "--flag", "-n", "7", options=options)
+    assert done.returncode == 0, done.stderr
+    size = options[1] if options else 1
+    assert done.stdout == f"3.14159274 {size} __main__ ['1000', '--flag', '-n', '7']\n"
+
+
+def test_a_module_and_its_report(run):
+    done = run(MATVEC, options=("-n", "2", "--report", "--allgather", "ring"), module=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("right\n")
+    assert "program.py:8 Allgather" in done.stdout
+    assert "done by ring (" in done.stdout
+    assert "predicted:" in done.stdout
+
+
+def test_a_rank_that_fails_ends_the_job_with_a_traceback_of_the_program(run):
+    done = run(FAILS, options=("-n", "2"))
+    assert done.returncode != 0
+    told = [line for line in done.stderr.splitlines() if line.startswith("[rank 1 of 2]")]
+    assert told[0].endswith("Traceback (most recent call last):")
+    assert 'program.py", line 8, in <module>' in told[1]
+    assert told[-1].endswith("RuntimeError: no good")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_exit_code_is_that_of_the_program(run, code):
+    done = run("import sys\nsys.exit(int(sys.argv[1]))", str(code), options=("-n", "2"))
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--allreduce", "rung"), "--allreduce rung: .*ring.*or auto, or library"),
+        (("--executor", "magic"), "--executor magic: there are auto"),
+        (("--table", "nowhere.toml"), "nowhere.toml"),
+    ],
+)
+def test_wrong_words_are_one_line(run, options, says):
+    done = run(PI, "10", options=options)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert re.search(says, done.stderr)
+
+
+def test_a_program_that_is_not_there(run):
+    done = run("", options=("no_such_program.py",))
+    assert done.returncode == 2
+    assert "no_such_program.py" in done.stderr
