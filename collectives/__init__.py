@@ -21,6 +21,7 @@ from collectives.traffic import Traffic
 
 if TYPE_CHECKING:
     from collectives.abort import abort_on_exception
+    from collectives.agreement import AgreementError
     from collectives.api import (
         allgather,
         allreduce,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         scatter,
     )
     from collectives.bind import bind
+    from collectives.fusion import allreduce_many, plan_allreduce_many
     from collectives.intracomm import as_intracomm
     from collectives.launch import check_launcher
     from collectives.plan import Plan
@@ -55,8 +57,11 @@ _HOME = {
     "as_intracomm": "intracomm",
     "check_launcher": "launch",
     "Plan": "plan",
+    "AgreementError": "agreement",
+    "allreduce_many": "fusion",
     "bind": "bind",
     "empty": "window",
+    "plan_allreduce_many": "fusion",
     **dict.fromkeys(
         (
             "allgather",
@@ -93,12 +98,14 @@ __all__ = [
     "MIN",
     "PROD",
     "SUM",
+    "AgreementError",
     "Op",
     "Plan",
     "Traffic",
     "abort_on_exception",
     "allgather",
     "allreduce",
+    "allreduce_many",
     "alltoall",
     "as_intracomm",
     "barrier",
@@ -109,6 +116,7 @@ __all__ = [
     "gather",
     "plan_allgather",
     "plan_allreduce",
+    "plan_allreduce_many",
     "plan_alltoall",
     "plan_barrier",
     "plan_bcast",

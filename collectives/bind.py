@@ -90,8 +90,9 @@ def bind_job(
     settings = Settings(**options)
     if settings.check:
         check_agreement(job, comm, settings)
-    made = _bound(job, comm, settings, tag)
-    return made if settings.timeout is None else watched(made, comm, settings.timeout)
+    if settings.timeout is None:
+        return _bound(job, comm, settings, tag)
+    return watched(lambda: _bound(job, comm, settings, tag), comm, settings.timeout)
 
 
 def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:

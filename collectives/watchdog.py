@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
@@ -40,11 +41,14 @@ ASKED = 4
 """How many ranks of another node are asked: the first may be the one that does not answer."""
 
 
-def watched(plan: Plan, comm: MPI.Comm, seconds: float) -> Plan:
-    """Return a plan whose waits end the job when they last longer. Collective over ``comm``.
+def watched(make: Callable[[], Plan], comm: MPI.Comm, seconds: float) -> Plan:
+    """Return a plan whose making and whose waits end the job when they last longer.
+
+    Collective over ``comm``. (The first call on a communicator brings its ranks together before
+    anything is watched.)
 
     Args:
-        plan: is owned by the new plan from now on.
+        make: makes the plan, which is owned by the new one from then on.
         comm: its communicator. The stacks of its ranks are shown; others are only ended.
         seconds: limit of each wait, the same on all ranks or not; above 0.
 
@@ -59,7 +63,26 @@ def watched(plan: Plan, comm: MPI.Comm, seconds: float) -> Plan:
     if pack is None:
         pack = channel.companions["pack"] = Pack(watchdog, channel)
     assert isinstance(pack, Pack)
+    making = _Making(pack, seconds)
+    watchdog.waits[making] = time.monotonic() + seconds
+    try:
+        plan = make()
+    finally:
+        del watchdog.waits[making]
     return WatchedPlan(plan, pack, seconds)
+
+
+class _Making:
+    """Stands for a plan that is being made."""
+
+    algorithm, executor = "a plan that is being made", "none yet"
+
+    def __init__(self, pack: Pack, seconds: float) -> None:
+        self.pack, self.seconds = pack, seconds
+
+    def waiting_for(self) -> list[int]:
+        """Nobody knows: MPI does not tell who is missing in its own collectives."""
+        return []
 
 
 class WatchedPlan(Plan):
@@ -164,7 +187,7 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        self.waits: dict[WatchedPlan, float] = {}
+        self.waits: dict[WatchedPlan | _Making, float] = {}
         self.packs: list[Pack] = []
         self._rank, self._size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
         self.witness = Witness(self._rank)
@@ -227,7 +250,7 @@ class Watchdog:
             lines.append(f"has waited {seconds:.1f} s for {what}, {self._missing(plan)}")
         return "\n".join(lines) or "is in no watched wait"
 
-    def _missing(self, plan: WatchedPlan) -> str:
+    def _missing(self, plan: WatchedPlan | _Making) -> str:
         try:
             if plan.executor == "python" and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
                 return "of ranks that this MPI does not let another thread find out"

@@ -21,7 +21,8 @@ if nodes:
     witness._place = lambda: f"{{place}} {{comm.rank % nodes}}"
 x = np.ones(100)
 plan = plan_allreduce(x, comm=comm, algorithm="recursive_doubling", executor="{executor}")
-plan = watched(plan, comm, 1.0)
+made = plan
+plan = watched(lambda: made, comm, 1.0)
 for _ in range(3):
     plan.run()
 
@@ -93,8 +94,8 @@ def test_waits_that_end_in_time_end_nothing(tmp_path, pytestconfig, mpi):
         comm = MPI.COMM_WORLD
         half = comm.Dup()
         x = np.ones(1000)
-        with watched(plan_allreduce(x, comm=comm), comm, 5.0) as one:
-            with watched(plan_allreduce(x, comm=half), half, 5.0) as other:
+        with watched(lambda: plan_allreduce(x, comm=comm), comm, 5.0) as one:
+            with watched(lambda: plan_allreduce(x, comm=half), half, 5.0) as other:
                 for _ in range(100):
                     one.run()
                     other.run()
@@ -119,7 +120,7 @@ def test_a_watched_plan_is_a_plan(comm):
     inner.close()
     x = np.ones(1000)
     inner = collectives.plan_allreduce(x, comm=comm, algorithm="ring", traffic=traffic)
-    plan = watched(inner, comm, 30)
+    plan = watched(lambda: inner, comm, 30)
     assert isinstance(plan, WatchedPlan)
     assert (plan.messages, plan.bytes_sent) == (inner.messages, inner.bytes_sent)
     assert (plan.algorithm, plan.executor) == ("ring", inner.executor)
@@ -140,7 +141,7 @@ def test_a_watched_plan_is_a_plan(comm):
     assert traffic.messages == 3 * inner.messages
     for seconds in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="timeout="):
-            watched(inner, comm, seconds)
+            watched(lambda: inner, comm, seconds)
 
 
 def test_the_stacks_of_this_process():
