@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from collectives.agreement import checked
+from collectives.agreement import agree, checked
 from collectives.arguments import at, check_buffer, wants_ranks
 from collectives.bind import bind, bind_job
 from collectives.blocks import Regions
@@ -28,8 +28,10 @@ from collectives.jobs import (
     rooted_job,
 )
 from collectives.op import SUM, Op
+from collectives.options import Settings
 from collectives.plan import Plan
 from collectives.step import Recv, Round, Send
+from collectives.watchdog import watched
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -218,6 +220,7 @@ def plan_barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> Plan:
     return bind_job(barrier_job(comm), comm, **options)
 
 
+@checked
 def plan_neighbor(
     sendbufs: Sequence[Any],
     destinations: Sequence[int],
@@ -259,5 +262,17 @@ def plan_neighbor(
                 raise ValueError(f"{name}[{i}]: there is no rank {peer}{at(comm)}")
     goes: Round = [Send(peer, i) for i, peer in enumerate(destinations)]
     comes: Round = [Recv(peer, len(sendbufs) + i) for i, peer in enumerate(sources)]
-    traffic, executor = options.get("traffic"), options.get("executor", "auto")
-    return bind([goes + comes], Regions(checked), comm, executor=executor, traffic=traffic)
+    settings = Settings(**options)
+    if settings.check:
+        agree(comm, "neighbor", {"executor": settings.executor})
+
+    def make() -> Plan:
+        return bind(
+            [goes + comes],
+            Regions(checked),
+            comm,
+            executor=settings.executor,
+            traffic=settings.traffic,
+        )
+
+    return make() if settings.timeout is None else watched(make, comm, settings.timeout)
