@@ -95,7 +95,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, (module, summary, examples) in COMMANDS.items():
         epilog = "examples:\n" + "".join(f"  {line}\n" for line in examples.splitlines())
         parsers[name] = commands.add_parser(
-            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=epilog,
+            allow_abbrev=False,  # or options of a program that is run would be taken for ours
         )
         module.add(parsers[name])
     args = parser.parse_args(argv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,7 +25,7 @@ from collectives.executors.nodes import plan_between_nodes
 from collectives.executors.python import PythonPlan
 from collectives.executors.shared import SharedPlan
 from collectives.op import SUM, Op
-from collectives.options import Settings
+from collectives.options import Settings, settings_of
 from collectives.plan import Plan
 from collectives.registry import REGISTRY
 from collectives.sharedmemory import SharedMemoryError
@@ -87,12 +88,26 @@ def bind_job(
     Raises:
         ValueError: no such algorithm or executor, or it cannot do this.
     """
-    settings = Settings(**options)
+    settings = settings_of(options)
     if settings.check:
         check_agreement(job, comm, settings)
     if settings.timeout is None:
         return _bound(job, comm, settings, tag)
+    _warm_up(job)
     return watched(lambda: _bound(job, comm, settings, tag), comm, settings.timeout)
+
+
+def _warm_up(job: Job) -> None:
+    """Load, or compile, what a plan may need: it may take longer than ranks wait for each other."""
+    if not numba_is_there():
+        return
+    from collectives.executors.kernels import has_kernels, kernels_of
+
+    for name in ("program", "together"):
+        importlib.import_module(f"collectives.executors.{name}")
+    array = job.target if job.target is not None else job.source
+    if has_kernels(array.dtype, job.op.name):
+        kernels_of(np.dtype(array.dtype).name)
 
 
 def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:

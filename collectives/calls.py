@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from collectives.bind import Job, bind_job, check_agreement
 from collectives.channel import open_channel
-from collectives.options import Settings
+from collectives.options import Settings, settings_of
 from collectives.plan import Plan
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> tuple[str, str
         The algorithm and the executor that did it.
     """
     arrays = [a for a in (job.source, job.target) if a is not None]
-    settings = Settings(**options)
+    settings = settings_of(options)
     if settings.check:
         check_agreement(job, comm, settings)
         options["check"] = False

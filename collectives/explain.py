@@ -114,6 +114,11 @@ def explain(
         )
     )
     title = f"{collective.name} on {size} ranks, {nbytes} bytes, {placement} buffers"
+    if table is None and size > 1:
+        title += (
+            "\n(by messages; where all ranks are on one node and numba is installed, shared memory "
+            "is taken instead for most lengths: see docs/collectives.md)"
+        )
     return Explanation(
         title, choice, _why(choice, candidates, table, section, models), tuple(candidates)
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from collectives.traffic import Traffic
 
@@ -47,3 +48,18 @@ class Settings:
     check: bool = False
     background: bool = False
     timeout: float | None = None
+
+
+def settings_of(options: Mapping[str, Any]) -> Settings:
+    """Return the options with their defaults filled in.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    known = [f.name for f in fields(Settings)]
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"{name}={options[name]!r}: no such option; there are {', '.join(known)}"
+            )
+    return Settings(**options)

@@ -28,7 +28,7 @@ from collectives.jobs import (
     rooted_job,
 )
 from collectives.op import SUM, Op
-from collectives.options import Settings
+from collectives.options import settings_of
 from collectives.plan import Plan
 from collectives.step import Recv, Round, Send
 from collectives.watchdog import watched
@@ -262,7 +262,7 @@ def plan_neighbor(
                 raise ValueError(f"{name}[{i}]: there is no rank {peer}{at(comm)}")
     goes: Round = [Send(peer, i) for i, peer in enumerate(destinations)]
     comes: Round = [Recv(peer, len(sendbufs) + i) for i, peer in enumerate(sources)]
-    settings = Settings(**options)
+    settings = settings_of(options)
     if settings.check:
         agree(comm, "neighbor", {"executor": settings.executor})
 

@@ -59,6 +59,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the program; its exit code is that of the job."""
     words = args.module if args.module is not None else args.program
+    if words[:1] == ["--"]:
+        words = words[1:]
     if not words:
         raise UsageError("say which program to run: SCRIPT ARGS, or -m MODULE ARGS")
     if args.module is None and not Path(words[0]).exists():
