@@ -11,6 +11,8 @@ from mpi4py import MPI
 TAGS = 1 << 15
 """Every MPI has so many."""
 
+NOTHING = [None, 0, MPI.BYTE]
+
 
 class Alone:
     """A communicator of this process only, that nobody else uses. It is made at first use."""
@@ -36,6 +38,22 @@ class Alone:
         """Copy from one buffer to another, as messages are: each with a datatype of its own."""
         tag = self.tag()
         self.comm.Sendrecv(source, 0, tag, target, 0, tag)
+
+    def open_handle(self, tag: int) -> MPI.Request:
+        """Return a request that is complete when `complete` is called."""
+        return self.comm.Issend(NOTHING, 0, tag)
+
+    def persistent_handle(self, tag: int) -> MPI.Prequest:
+        """Return a request that, each time it is started, is complete when `complete` is called."""
+        return self.comm.Ssend_init(NOTHING, 0, tag)
+
+    def is_open(self, tag: int) -> bool:
+        """Return whether a request is started and not complete. Any thread may ask."""
+        return self.comm.Iprobe(0, tag)
+
+    def complete(self, tag: int) -> None:
+        """Complete a request that is started."""
+        self.comm.Recv(NOTHING, 0, tag)
 
     def close(self) -> None:
         """Free the communicator."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,10 +19,11 @@ from collectives.executors.native import numba_is_there
 from collectives.intracomm.alone import Alone
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.report import Report, Shape, Way
-from collectives.intracomm.request import NOTHING, NonBlocking, Persistent, completer
+from collectives.intracomm.request import Gate, NonBlocking, Persistent
 from collectives.intracomm.running import Running
 from collectives.intracomm.settings import LIBRARY, DropInSettings
 from collectives.intracomm.work import Here, Work
+from collectives.plan import Plan
 from collectives.registry import REGISTRY
 from collectives.select import choose
 
@@ -61,8 +62,8 @@ class Engine:
         self._comm = MPI.Intracomm(comm)
         self._settings = family.settings
         self._progress = family.progress
-        self._channel = open_channel(comm)
-        self._lock = threading.Lock()
+        self._channel = open_channel(self._comm)
+        self._gate = Gate()
         self._persistent: weakref.WeakValueDictionary[int, Persistent] = (
             weakref.WeakValueDictionary()
         )
@@ -107,12 +108,16 @@ class Engine:
             tally.add(perf_counter() - begin, way, self._shape(work))
 
     def _run(self, collective: str, work: Work) -> tuple[str, str]:
-        if self._channel.in_flight or self._persistent:
-            with self._lock:  # this call lets all runs of the communicator go on
-                for persistent in list(self._persistent.values()):
-                    persistent.advance()
-                return self._run_now(collective, work)
-        return self._run_now(collective, work)
+        if not self._persistent:
+            return self._run_now(collective, work)
+        with self._gate.lock:
+            self._gate.busy = True
+            for persistent in list(self._persistent.values()):
+                persistent.begin_if_started()
+        try:
+            return self._run_now(collective, work)
+        finally:
+            self._gate.busy = False
 
     def start(
         self, collective: str, read: Reader, library: Callable[..., MPI.Request], *args: Any
@@ -126,23 +131,13 @@ class Engine:
             if tally is not None:
                 tally.add(perf_counter() - begin, BY_LIBRARY, None)
             return made
-        options = self._options(collective, work)
-        # Nothing here may wait for other ranks, not even to agree on how to do it.
-        if options["algorithm"] == "auto":
-            options["algorithm"] = self._choice(work)
-        if options["executor"] != "python":
-            options["executor"] = "auto"
-        plan = bind_job(work.job, self._comm, tag=self._channel.call_tag(), **options)
-        alone, tag = self.family.alone, self.family.alone.tag()
-        complete = completer(alone, tag)
-        running = Running(plan, work, self._progress, self._lock, complete, once=True)
-        handle = alone.comm.Irecv(NOTHING, 0, tag)
-        with self._lock:
-            running.begin()
+        plan, running, handle_tag = self._prepare(collective, work, once=True)
+        handle = self.family.alone.open_handle(handle_tag)
+        running.begin()
         if tally is not None:
             way = Way(plan.algorithm, plan.executor)
             tally.add(perf_counter() - begin, way, self._shape(work))
-        return NonBlocking(handle, running, tally)
+        return NonBlocking(handle, running, self._progress, tally)
 
     def persist(
         self,
@@ -156,17 +151,46 @@ class Engine:
         work = self._read(collective, read, args) if self._progress.able else None
         if work is None:
             return library(*args, info)
-        plan = bind_job(work.job, self._comm, **self._options(collective, work))
-        alone, tag = self.family.alone, self.family.alone.tag()
-        complete = completer(alone, tag)
-        running = Running(plan, work, self._progress, self._lock, complete, once=False)
         report = self._settings.report
         tally = None if report is None else report.tally()
-        way = Way(plan.algorithm, plan.executor)
-        handle = alone.comm.Recv_init(NOTHING, 0, tag)
-        made = Persistent(handle, running, self._progress, tally, way, self._shape(work))
+        plan, running, handle_tag = self._prepare(collective, work, once=False)
+        way, shape = Way(plan.algorithm, plan.executor), self._shape(work)
+
+        def count(seconds: float) -> None:
+            if tally is not None:  # a call is a start
+                tally.add(seconds, way, shape)
+
+        alone = self.family.alone
+        made = Persistent(
+            alone.persistent_handle(handle_tag),
+            running,
+            self._progress,
+            self._gate,
+            partial(alone.is_open, handle_tag),
+            tally,
+            count,
+            partial(self._channel.give_back, running.tag),
+        )
         self._persistent[id(made)] = made
         return made
+
+    def _prepare(self, collective: str, work: Work, *, once: bool) -> tuple[Plan, Running, int]:
+        """Return a plan, a run of it, and the tag of the handle that it is to complete.
+
+        Nothing here waits for other ranks, not even to agree on how to do it.
+        """
+        options = self._options(collective, work)
+        if options["algorithm"] == "auto":
+            options["algorithm"] = self._choice(work)
+        if options["executor"] != "python":
+            options["executor"] = "auto"
+        channel, alone = self._channel, self.family.alone
+        tag = channel.call_tag() if once else channel.take_tag()
+        plan = bind_job(work.job, self._comm, tag=tag, **options)
+        handle_tag = alone.tag()
+        complete = partial(alone.complete, handle_tag)
+        running = Running(plan, work, tag, channel.in_flight, self._progress, complete, once=once)
+        return plan, running, handle_tag
 
     def _read(self, collective: str, read: Reader, args: tuple[Any, ...]) -> Work | None:
         if self._settings.algorithms[collective] == LIBRARY:

@@ -30,7 +30,7 @@ class Unfinished(Protocol):
     """A collective under way, or one that the library may start behind our back.
 
     Attributes:
-        lock: that of its communicator, held by whoever lets something on it go on.
+        lock: held by whoever lets it go on.
     """
 
     lock: threading.Lock
@@ -77,6 +77,21 @@ class Progress:
         with self._wake:
             self._sleeping.pop(id(old), None)
 
+    def go_on(self) -> None:
+        """Let all that is under way go on without waiting."""
+        for this in list(self._under_way.values()):
+            _advance(this)
+
+    def wait_for(self, this: Unfinished) -> None:
+        """Let all go on until this is finished; no lock is held in between."""
+        while True:
+            with this.lock:
+                if this.advance():
+                    return
+            if len(self._under_way) > 1:  # ranks may wait for them in another order
+                self.go_on()
+            time.sleep(0)  # where ranks share a core, a peer may need it
+
     def stop(self) -> None:
         """End the thread; afterwards our own objects alone make progress."""
         with self._wake:
@@ -120,15 +135,6 @@ def _advance(this: Unfinished) -> None:
             this.advance()
         finally:
             this.lock.release()
-
-
-def wait_for(this: Unfinished) -> None:
-    """Let a collective go on until it is finished; the lock is given away in between."""
-    while True:
-        with this.lock:
-            if this.advance():
-                return
-        time.sleep(0)  # where ranks share a core, a peer may need it
 
 
 def _stop_in_time(progress: Progress) -> None:

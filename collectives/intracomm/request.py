@@ -1,8 +1,8 @@
 """What the non-blocking and the persistent forms return.
 
-The handle that MPI sees is a receive of nothing from this very process, which is sent when the
-collective is finished. So every function of the library that takes requests works on it, alone or
-in a list with others: Waitall, Testany, Startall.
+The handle that MPI sees is a synchronous send of nothing to this very process, which is received
+when the collective is finished; only then is such a send complete. So every function of the library
+that takes requests works on it, alone or in a list with others: Waitall, Testany, Startall.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mpi4py import MPI
 
-from collectives.intracomm.alone import Alone
-from collectives.intracomm.progress import Progress, wait_for
-from collectives.intracomm.report import Shape, Tally, Way
+from collectives.intracomm.progress import Progress
+from collectives.intracomm.report import Tally
 from collectives.intracomm.running import Running
 
 if TYPE_CHECKING:
@@ -25,13 +24,25 @@ else:
     # An object must be made by the `__new__` of the very class of MPI that it extends.
     _Request = object
 
-NOTHING = [None, 0, MPI.BYTE]
+
+class Gate:
+    """Keeps what the library has started from beginning in the midst of a blocking call.
+
+    Attributes:
+        lock: held by whoever begins such a run, or a blocking call.
+        busy: a blocking call is under way.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.busy = False
 
 
 class _Waiting(_Request):
     """What both kinds of requests do."""
 
     _running: Running
+    _progress: Progress
     _tally: Tally | None
 
     def __new__(cls, handle: MPI.Request, *args: Any) -> Any:
@@ -41,7 +52,7 @@ class _Waiting(_Request):
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until the collective is finished."""
         begin = perf_counter()
-        wait_for(self._running)
+        self._progress.wait_for(self._running)
         super().Wait(status)
         if self._tally is not None:
             self._tally.seconds += perf_counter() - begin
@@ -50,16 +61,14 @@ class _Waiting(_Request):
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished."""
-        with self._running.lock:
-            self._running.advance()
+        self._progress.go_on()
         done = super().Test(status)
         self._running.raise_error()
         return done
 
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished. The request stays."""
-        with self._running.lock:
-            self._running.advance()
+        self._progress.go_on()
         return super().Get_status(status)
 
     def wait(self, status: MPI.Status | None = None) -> Any:
@@ -78,16 +87,31 @@ class _Waiting(_Request):
 class NonBlocking(_Waiting, MPI.Request):
     """A collective under way."""
 
-    def __init__(self, handle: MPI.Request, running: Running, tally: Tally | None = None) -> None:
-        self._running = running
+    def __init__(
+        self,
+        handle: MPI.Request,
+        running: Running,
+        progress: Progress,
+        tally: Tally | None,
+    ) -> None:
+        self._running, self._progress = running, progress
         self._tally = tally
 
 
 class Persistent(_Waiting, MPI.Prequest):
     """A collective that may be started again and again.
 
+    Args:
+        handle: what MPI sees.
+        running: a run of it.
+        progress: looks after it.
+        gate: of its communicator.
+        is_started: tells whether the handle is started and not complete.
+        count: called with the seconds of each start.
+        release: called when it is freed.
+
     Attributes:
-        lock: of its communicator.
+        lock: held by whoever begins a run that the library has started.
     """
 
     def __init__(
@@ -95,55 +119,54 @@ class Persistent(_Waiting, MPI.Prequest):
         handle: MPI.Prequest,
         running: Running,
         progress: Progress,
+        gate: Gate,
+        is_started: Callable[[], bool],
         tally: Tally | None,
-        way: Way,
-        shape: Shape,
+        count: Callable[[float], None],
+        release: Callable[[], None],
     ) -> None:
-        self._running, self._progress = running, progress
-        self._tally, self._way, self._shape = tally, way, shape
-        self.lock: threading.Lock = running.lock
+        self._running, self._progress, self._gate = running, progress, gate
+        self._is_started, self._tally, self._count = is_started, tally, count
+        self._release = release
+        self.lock = gate.lock
         progress.watch(self)
 
     def Start(self) -> None:
         """Begin. Does not block."""
         with self.lock:
             super().Start()
-            self._begin()
+            self._begin_if(lambda: True)
 
     def advance(self) -> bool:
-        """Begin, if the library's Startall has started it just now. The lock is held."""
-        if self._running.under_way or not self or MPI.Prequest.Get_status(self):
-            return True
-        self._begin()
-        return False
+        """Begin, if the library has started it, unless a blocking call is under way."""
+        return self._gate.busy or not self.begin_if_started()
 
-    def _begin(self) -> None:
+    def begin_if_started(self) -> bool:
+        """Begin, if the library's Startall has started it just now. The lock is held."""
+        return self._begin_if(self._is_started)
+
+    def _begin_if(self, wanted: Callable[[], bool]) -> bool:
         begin = perf_counter()
-        self._running.begin()
-        if self._tally is not None:  # a call is a start
-            self._tally.add(perf_counter() - begin, self._way, self._shape)
+        begun = self._running.begin_if(wanted)
+        if begun:
+            self._count(perf_counter() - begin)
+        return begun
 
     def Free(self) -> None:
         """Free the request and what belongs to it."""
         self._progress.unwatch(self)
-        with self.lock:
-            self._running.close()
+        self._running.close()
+        self._release()
         super().Free()
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until the collective is finished; at once where it is not started."""
         with self.lock:
-            self.advance()
+            self.begin_if_started()
         return super().Wait(status)
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished, or not started."""
         with self.lock:
-            self.advance()
+            self.begin_if_started()
         return super().Test(status)
-
-
-def completer(alone: Alone, tag: int) -> Callable[[], None]:
-    """Return the function that completes a handle whose receive has this tag."""
-    # Synchronous: when it returns, the receive has got it, and the library sees it completed.
-    return lambda: alone.comm.Ssend(NOTHING, 0, tag)

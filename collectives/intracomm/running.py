@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
+from collectives.channel import InFlight
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.work import Work
 from collectives.plan import Plan
@@ -13,16 +14,21 @@ from collectives.plan import Plan
 class Running:
     """A run of a plan that is finished by whoever looks after it.
 
+    Blocking calls on the same communicator let it go on, too, while another thread may do so. So
+    what they find in flight is this object, which admits one thread at a time.
+
     Args:
-        plan: bound to the job of ``work``.
+        plan: bound to the job of ``work``, with the tag ``tag``.
         work: what to do.
+        tag: of the messages of the plan.
+        in_flight: the runs in flight on the communicator, by tag.
         progress: looks after it.
-        lock: that of its communicator.
         complete: called when it is finished.
         once: it is not begun again, so that what it holds is released when it is finished.
 
     Attributes:
-        lock: as above.
+        tag: as above.
+        lock: held by whoever lets it go on.
         under_way: it has begun and is not finished.
     """
 
@@ -30,30 +36,55 @@ class Running:
         self,
         plan: Plan,
         work: Work,
+        tag: int,
+        in_flight: MutableMapping[int, InFlight],
         progress: Progress,
-        lock: threading.Lock,
         complete: Callable[[], None],
         *,
         once: bool,
     ) -> None:
-        self.lock = lock
+        self.lock = threading.Lock()
         self.under_way = False
         self._plan: Plan | None = plan
         self._work: Work | None = work
+        self.tag = tag
+        self._in_flight = in_flight
         self._progress = progress
         self._complete = complete
         self._once = once
         self._error: Exception | None = None
 
     def begin(self) -> None:
-        """Begin. Does not block. The lock is held."""
-        assert self._plan is not None
-        assert self._work is not None
-        for copy in self._work.before:
-            copy()
-        self._plan.start()
-        self.under_way = True
+        """Begin. Does not block."""
+        self.begin_if(lambda: True)
+
+    def begin_if(self, wanted: Callable[[], bool]) -> bool:
+        """Begin, unless it is under way or ``wanted`` says no; return whether it has begun."""
+        with self.lock:
+            if self.under_way or not wanted():
+                return False
+            assert self._plan is not None
+            assert self._work is not None
+            for copy in self._work.before:
+                copy()
+            self._plan.start()
+            if self.tag in self._in_flight:
+                self._in_flight[self.tag] = self
+            self.under_way = True
         self._progress.add(self)
+        return True
+
+    def progress(self) -> bool:
+        """Go on without waiting, unless another thread does; return whether the plan is through."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            return self._plan is None or self._error is not None or self._plan.progress()
+        except Exception as error:  # not of the call that lets this one go on
+            self._error = error
+            return True
+        finally:
+            self.lock.release()
 
     def advance(self) -> bool:
         """Go on without waiting; return whether it is finished. The lock is held."""
@@ -62,10 +93,12 @@ class Running:
         assert self._plan is not None
         assert self._work is not None
         try:
-            if not self._plan.test():
-                return False
-            for copy in self._work.after:
-                copy()
+            if self._error is None:
+                if not self._plan.progress():
+                    return False
+                self._plan.wait()  # it is through; this lets no other run go on
+                for copy in self._work.after:
+                    copy()
         except Exception as error:
             self._error = error
         self.under_way = False
@@ -79,14 +112,15 @@ class Running:
 
     def close(self) -> None:
         """Close the plan: it will not be begun again."""
-        if self._plan is not None:
-            self._plan.close()
-        self._plan = self._work = None
+        with self.lock:
+            if self._plan is not None:
+                self._plan.close()
+            self._plan = self._work = None
 
     def raise_error(self) -> None:
         """Raise what went wrong, if something did; once."""
-        error, self._error = self._error, None
-        if error is not None:
+        if not self.under_way and self._error is not None:
+            error, self._error = self._error, None
             raise error
 
     def __del__(self) -> None:
