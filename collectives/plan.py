@@ -15,6 +15,11 @@ class Plan(Closing):
     plans may be started, tested and waited for in any order. `start` and `wait` run it; `test`
     makes progress in between. Use it as a context manager, or call `close`.
 
+    Runs of the executor "shared" take turns in the order in which the first rank of a node starts
+    them. So a rank may not wait for one while another, which that rank has started before it, has
+    not been started here: `wait` refuses that. Runs on several nodes must be started in the same
+    order on all ranks. Plans of one communicator are used by one thread at a time.
+
     Attributes:
         messages: messages that this rank sends in one run, those to itself left out.
         bytes_sent: their bytes.
