@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import Any
+from typing import Any, cast
 
 from mpi4py import MPI
 
@@ -45,7 +45,7 @@ class Alone:
 
     def persistent_handle(self, tag: int) -> MPI.Prequest:
         """Return a request that, each time it is started, is complete when `complete` is called."""
-        return self.comm.Ssend_init(NOTHING, 0, tag)
+        return cast("MPI.Prequest", self.comm.Ssend_init(NOTHING, 0, tag))
 
     def is_open(self, tag: int) -> bool:
         """Return whether a request is started and not complete. Any thread may ask."""
