@@ -29,6 +29,18 @@ from collectives.launch import replace_by_mpiexec
 
 replace_by_mpiexec(int(sys.argv[1]), sys.argv[2:])
 """
+WARM_UP = """
+import importlib.util
+
+if importlib.util.find_spec("numba"):
+    from collectives.executors import program, together
+    from collectives.executors.kernels import kernels_of
+
+    for name in ("float32", "float64", "int32", "int64", "float16", "bfloat16"):
+        kernels_of(name)
+"""
+"""What is compiled once is not compiled by all ranks of a job at the same time."""
+
 TEST_SECONDS = 60
 """How long one test may take inside mpiexec before it counts as hanging."""
 
@@ -188,6 +200,7 @@ class Outside:
         self.items = []
         self.mpis = mpis
         self.results = {}
+        self.warm = False
 
     def result(self, item):
         if item.nodeid not in self.results:
@@ -206,6 +219,9 @@ class Outside:
 
     def run(self, nodeids, ranks, mpi):
         """Start one job; return the results of those tests that had their turn."""
+        if not self.warm:
+            subprocess.run([sys.executable, "-c", WARM_UP], cwd=self.root, check=True)
+            self.warm = True
         with tempfile.TemporaryDirectory(prefix="ranks-") as directory:
             ids = Path(directory, "ids")
             ids.write_text("\n".join(nodeids))
