@@ -77,12 +77,8 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> tuple[str, str
         with bind_job(job, comm, **options) as plan:
             plan.run()
         return plan.algorithm, plan.executor
-    companions = open_channel(comm).companions
-    calls = companions.get("calls")
-    if calls is None:
-        calls = companions["calls"] = Calls()
-    assert isinstance(calls, Calls)
-    key = _key(job, settings)
+    calls = calls_of(comm)
+    key = key_of(job, settings)
     kept = calls.get(key)
     if kept is not None:
         kept.rebind(*arrays)
@@ -106,7 +102,18 @@ def _run(plan: Plan, settings: Settings) -> None:
         settings.traffic.add(plan.messages, plan.bytes_sent, perf_counter() - begin)
 
 
-def _key(job: Job, settings: Settings) -> Hashable:
+def calls_of(comm: MPI.Comm) -> Calls:
+    """Return the plans that a communicator keeps."""
+    companions = open_channel(comm).companions
+    calls = companions.get("calls")
+    if calls is None:
+        calls = companions["calls"] = Calls()
+    assert isinstance(calls, Calls)
+    return calls
+
+
+def key_of(job: Job, settings: Settings) -> Hashable:
+    """Return what calls have in common that one plan can serve."""
     target: Any = job.target if job.target is not None else job.source
     return (
         job.collective.name,

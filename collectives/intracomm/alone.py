@@ -54,9 +54,3 @@ class Alone:
     def complete(self, tag: int) -> None:
         """Complete a request that is started."""
         self.comm.Recv(NOTHING, 0, tag)
-
-    def close(self) -> None:
-        """Free the communicator."""
-        if self._comm is not None:
-            self._comm.Free()
-            self._comm = None

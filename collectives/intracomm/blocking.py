@@ -75,7 +75,10 @@ class Blocking(MPI.Intracomm):
 
     def Allreduce(self, sendbuf: Spec, recvbuf: Spec, op: MPI.Op = MPI.SUM) -> None:
         """Reduce the data of all ranks on every rank."""
-        self._do("allreduce", reduce.allreduce, super().Allreduce, sendbuf, recvbuf, op)
+        if self._engine is None:
+            super().Allreduce(sendbuf, recvbuf, op)
+        else:
+            self._engine.allreduce(super().Allreduce, sendbuf, recvbuf, op)
 
     def Reduce_scatter_block(self, sendbuf: Spec, recvbuf: Spec, op: MPI.Op = MPI.SUM) -> None:
         """Reduce the data of all ranks; each rank gets a part of one length."""

@@ -16,8 +16,10 @@ from collectives.calls import call
 from collectives.channel import open_channel
 from collectives.collective import COLLECTIVES
 from collectives.executors.native import numba_is_there
+from collectives.intracomm import reduce
 from collectives.intracomm.alone import Alone
 from collectives.intracomm.progress import Progress
+from collectives.intracomm.quick import Quick
 from collectives.intracomm.report import Report, Shape, Way
 from collectives.intracomm.request import Gate, NonBlocking, Persistent
 from collectives.intracomm.running import Running
@@ -64,6 +66,7 @@ class Engine:
         self._progress = family.progress
         self._channel = open_channel(self._comm)
         self._gate = Gate()
+        self._quick = Quick(self._comm)
         self._persistent: weakref.WeakValueDictionary[int, Persistent] = (
             weakref.WeakValueDictionary()
         )
@@ -89,6 +92,18 @@ class Engine:
             library(*args)
         else:
             self._run(collective, work)
+
+    def allreduce(self, library: Callable[..., None], *args: Any) -> None:
+        """Do an allreduce, as `run` does: in the shortest way, once its like was done."""
+        if self._settings.report is not None or self._persistent:
+            self.run("allreduce", reduce.allreduce, library, *args)
+        elif not self._quick.allreduce(*args):
+            work = self._read("allreduce", reduce.allreduce, args)
+            if work is None:
+                library(*args)
+                return
+            self._run_now("allreduce", work)
+            self._quick.learn(args[1], args[2], work.job, self._options("allreduce", work))
 
     def _run_counted(
         self,

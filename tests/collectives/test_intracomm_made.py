@@ -140,6 +140,34 @@ def test_an_operation_that_does_not_commute_keeps_the_order_of_ranks(comm):
     op.Free()
 
 
+@pytest.mark.ranks(1, 2, 3, every_mpi=True)
+def test_calls_that_were_made_before_are_right_on_other_arrays(comm):
+    """Ranks take different ways to one plan: bare arrays, types, in place, other layouts."""
+    ours = as_intracomm(comm)
+    size, rank = comm.size, comm.rank
+    for k in range(6):
+        for op, fold in ((MPI.SUM, np.sum), (MPI.MAX, np.max)):
+            for n in (1, 7, 300):
+                x = np.arange(n) % 5 + 1.0 + rank + k
+                want = fold([np.arange(n) % 5 + 1.0 + r + k for r in range(size)], axis=0)
+                got = np.full(n, -1.0)
+                way = (rank + k) % 4
+                if way == 0:
+                    ours.Allreduce(x, got, op)
+                elif way == 1:
+                    ours.Allreduce([x, MPI.DOUBLE], [got, n, MPI.DOUBLE], op)
+                elif way == 2:
+                    got[:] = x
+                    ours.Allreduce(MPI.IN_PLACE, got, op)
+                else:
+                    ours.Allreduce(x.reshape(n, 1), got.reshape(1, n), op)
+                np.testing.assert_array_equal(got, want)
+    fixed = np.zeros(7)
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        ours.Allreduce(np.ones(7), fixed)
+
+
 @pytest.mark.ranks(2, 3)
 def test_the_settings_rule_and_the_report_tells(comm):
     report = Report()
