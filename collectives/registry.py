@@ -27,6 +27,7 @@ class Tunable:
         meaning: a few words for ``python -m collectives list``.
         choices: for a tunable that is a name: those that there are; None: it is a whole number.
         least: the smallest number allowed.
+        most: the greatest.
     """
 
     default: int | str
@@ -34,6 +35,7 @@ class Tunable:
     meaning: str
     choices: Callable[[], Sequence[str]] | None = None
     least: int = 1
+    most: int = 1 << 16
 
     def parse(self, label: str, value: Any) -> int | str:
         """Return the value, as a number where it is one.
@@ -51,6 +53,8 @@ class Tunable:
             raise ValueError(f"{label}={value!r}: needs a whole number") from None
         if number < self.least:
             raise ValueError(f"{label}={number}: needs at least {self.least}")
+        if number > self.most:
+            raise ValueError(f"{label}={number}: needs at most {self.most}")
         return number
 
 

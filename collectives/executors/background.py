@@ -45,6 +45,7 @@ class BackgroundPlan(Plan):
         self._plan = plan
         plan.hand_over()
         self._traffic = traffic
+        self._channel = channel
         self._worker = _worker_of(channel)
         self._job = np.zeros(program.JOB_FINISHED + program.SEMAPHORE, np.int64)
         self._job[program.JOB_STATE] = plan.state
@@ -68,6 +69,7 @@ class BackgroundPlan(Plan):
             raise RuntimeError("start: this plan is closed")
         if self._running:
             raise RuntimeError("start: this plan runs already; wait for it first")
+        self._channel.check_open()
         self._running = True
         self._begin = perf_counter()
         self._job[self._DONE] = 0
