@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from mpi4py import MPI
 
@@ -11,8 +11,6 @@ from collectives.intracomm.blocking import Blocking
 from collectives.intracomm.engine import Engine, Family
 from collectives.intracomm.nonblocking import NonBlockingCollectives
 from collectives.intracomm.persistent import PersistentCollectives
-
-C = TypeVar("C", bound=MPI.Comm)
 
 
 class Intracomm(Blocking, NonBlockingCollectives, PersistentCollectives):
