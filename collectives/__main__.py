@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.",
             epilog=epilog,
-            allow_abbrev=False,  # or options of a program that is run would be taken for ours
+            allow_abbrev=name != "run",  # options of a program that is run are not ours
         )
         module.add(parsers[name])
     args = parser.parse_args(argv)
