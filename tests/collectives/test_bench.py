@@ -119,6 +119,7 @@ def test_all_collectives_and_those_with_uneven_parts(tmp_path):
 
 
 def test_all_modes(tmp_path):
+    pytest.importorskip("numba")
     names = ("allreduce", "bcast", "gatherv")
     words = ("--sizes", "120", "--budget", "5ms", "--repeat", "2", "--mode", "all")
     found, said = rows_of(

@@ -64,6 +64,7 @@ def test_every_array_gets_its_reduction(comm, bucket_bytes):
 
 @pytest.mark.ranks(1, 2, 4, every_mpi=True)
 def test_executor_shared(comm):
+    pytest.importorskip("numba")
     arrays = make(comm.rank, [5, 1000, 30_000, 7], ["float32"])
     want = [reference(comm, a, "SUM") for a in arrays]
     with plan_allreduce_many(arrays, comm=comm, executor="shared", bucket_bytes=8000) as plan:

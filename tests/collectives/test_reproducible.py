@@ -123,6 +123,7 @@ def test_a_plan_runs_again_and_again_beside_others(comm, executor):
 
 @pytest.mark.ranks(1, 2, 4)
 def test_executor_shared(comm):
+    pytest.importorskip("numba")
     x = np.full(1000, 0.1)
     allreduce_reproducible(x, comm=comm, executor="shared")
     assert (x == float(comm.size * Fraction(0.1))).all()

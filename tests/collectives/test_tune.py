@@ -205,6 +205,7 @@ def test_all_that_can_be_had_is_tuned_and_checked(comm, monkeypatch):
     assert {r.nbytes for r in regrets if r.collective == "alltoall"} == {192}
     with pytest.raises(ValueError, match="table: has none of bcast on 3 ranks with elements of 4"):
         check(comm, found, Wanted((BCAST,)))
+    pytest.importorskip("numba")
     with pytest.raises(ValueError, match="needs one that runs schedules, native or python"):
         tune(comm, Wanted(executors=("shared",)))
 
