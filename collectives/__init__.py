@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         reduce_scatter,
         scatter,
     )
-    from collectives.bind import bind
     from collectives.fusion import allreduce_many, plan_allreduce_many
     from collectives.intracomm import as_intracomm
     from collectives.launch import check_launcher
@@ -59,7 +58,6 @@ _HOME = {
     "Plan": "plan",
     "AgreementError": "agreement",
     "allreduce_many": "fusion",
-    "bind": "bind",
     "empty": "window",
     "plan_allreduce_many": "fusion",
     **dict.fromkeys(
@@ -110,7 +108,6 @@ __all__ = [
     "as_intracomm",
     "barrier",
     "bcast",
-    "bind",
     "check_launcher",
     "empty",
     "gather",

@@ -98,10 +98,7 @@ class Channel:
             raise RuntimeError("start: the communicator of this plan was freed")
 
     def close(self) -> None:
-        """Finish what is under way, and free the duplicate, if it was ever made."""
-        while self.in_flight:
-            self.progress()
-            time.sleep(0)
+        """Free the duplicate, if it was ever made."""
         # Something in flight keeps plans from their short ways: they come to `check_open`.
         self.in_flight[_FREED] = _Freed()
         for companion in self.companions.values():

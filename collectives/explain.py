@@ -35,6 +35,11 @@ class Candidate:
     measured: float | None
 
 
+_NOTE = """
+Where all ranks are on one node and numba is installed, "auto" passes most lengths through shared
+memory instead: see docs/collectives.md."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a choice was made.
@@ -44,12 +49,14 @@ class Explanation:
         choice: what was chosen.
         why: in a few sentences.
         candidates: those that could have been, the measured ones first, the fastest first.
+        note: what the candidates leave out.
     """
 
     title: str
     choice: Choice
     why: str
     candidates: tuple[Candidate, ...]
+    note: str = ""
 
     @property
     def text(self) -> str:
@@ -68,7 +75,7 @@ class Explanation:
             ).rstrip()
             for row in rows
         ]
-        return "\n".join((self.title, self.why, "", *lines))
+        return "\n".join((self.title, self.why, "", *lines, *((self.note,) if self.note else ())))
 
 
 def explain(
@@ -114,13 +121,12 @@ def explain(
         )
     )
     title = f"{collective.name} on {size} ranks, {nbytes} bytes, {placement} buffers"
-    if table is None and size > 1:
-        title += (
-            "\n(by messages; where all ranks are on one node and numba is installed, shared memory "
-            "is taken instead for most lengths: see docs/collectives.md)"
-        )
     return Explanation(
-        title, choice, _why(choice, candidates, table, section, models), tuple(candidates)
+        title,
+        choice,
+        _why(choice, candidates, table, section, models),
+        tuple(candidates),
+        _NOTE if table is None else "",
     )
 
 

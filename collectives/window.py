@@ -192,7 +192,8 @@ class Node:
     def close(self) -> None:
         """Free what no array uses any more. Collective over the node."""
         self._free_dead()
-        self._flags.free()
+        if not self.waiting:
+            self._flags.free()
         if self._across is not None:
             self._across.Free()
         if not self.whole:

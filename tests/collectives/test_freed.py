@@ -21,16 +21,3 @@ def test_a_plan_is_refused_once_its_communicator_is_freed(comm, way):
         with pytest.raises(RuntimeError, match="communicator of this plan was freed"):
             begin()
     plan.close()
-
-
-@pytest.mark.ranks(1, 2, 3, every_mpi=True)
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_what_is_under_way_is_finished_before_a_communicator_is_freed(comm, way):
-    own = comm.Dup()
-    x = np.full(5000, comm.rank + 1.0)
-    plan = collectives.plan_allreduce(x, comm=own, **way)
-    plan.start()
-    own.Free()
-    plan.wait()
-    assert (x == comm.size * (comm.size + 1) / 2).all()
-    plan.close()
