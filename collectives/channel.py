@@ -35,16 +35,6 @@ class InFlight(Protocol):
         """Go on as far as that is possible without waiting; return whether the run is finished."""
 
 
-_FREED = -2  # no plan has this tag
-
-
-class _Freed:
-    """Stands among the runs in flight for a communicator that is no more."""
-
-    def progress(self) -> bool:
-        return False
-
-
 class Companion(Protocol):
     """What another module keeps for a communicator."""
 
@@ -88,19 +78,8 @@ class Channel:
                 time.sleep(1e-4)
         self._opening = None
 
-    def check_open(self) -> None:
-        """Check that the communicator still is.
-
-        Raises:
-            RuntimeError: it was freed.
-        """
-        if _FREED in self.in_flight:
-            raise RuntimeError("start: the communicator of this plan was freed")
-
     def close(self) -> None:
         """Free the duplicate, if it was ever made."""
-        # Something in flight keeps plans from their short ways: they come to `check_open`.
-        self.in_flight[_FREED] = _Freed()
         for companion in self.companions.values():
             companion.close()
         if self._opening is None:

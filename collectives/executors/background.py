@@ -69,7 +69,6 @@ class BackgroundPlan(Plan):
             raise RuntimeError("start: this plan is closed")
         if self._running:
             raise RuntimeError("start: this plan runs already; wait for it first")
-        self._channel.check_open()
         self._running = True
         self._begin = perf_counter()
         self._job[self._DONE] = 0

@@ -167,7 +167,6 @@ class NativePlan(Plan):
             raise RuntimeError("start: this plan is closed")
         if self._running:
             raise RuntimeError("start: this plan runs already; wait for it first")
-        self._channel.check_open()
         begin = time.perf_counter()
         self._running = True
         self._in_flight[self._tag] = self

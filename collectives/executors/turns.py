@@ -43,7 +43,6 @@ class TurnPlan(Plan):
             raise RuntimeError("start: this plan is closed")
         if self._running:
             raise RuntimeError("start: this plan runs already; wait for it first")
-        self._channel.check_open()
         begin = time.perf_counter()
         self._running = True
         self._node.add(self)
