@@ -160,7 +160,7 @@ def broken(old, new):
         ),
         (
             broken("chain:segments=16", "chain:segments=999999999999"),
-            r"algorithm: is 'chain:segments=999999999999'; makes more than",
+            r"segments=999999999999: needs at most 65536",
         ),
         (
             broken('executor = "native"', 'executor = "gpu"'),
