@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +73,11 @@ class Job:
     straight: bool = False
     layout: Hashable | None = None
 
+    @property
+    def array(self) -> Any:
+        """An array that this rank has in any case: of the dtype of all."""
+        return self.target if self.target is not None else self.source
+
 
 def bind_job(
     job: Job, comm: MPI.Comm, *, tag: int | None = None, **options: Unpack[Options]
@@ -105,9 +110,8 @@ def _warm_up(job: Job) -> None:
 
     for name in ("program", "together"):
         importlib.import_module(f"collectives.executors.{name}")
-    array = job.target if job.target is not None else job.source
-    if has_kernels(array.dtype, job.op.name):
-        kernels_of(np.dtype(array.dtype).name)
+    if has_kernels(job.array.dtype, job.op.name):
+        kernels_of(np.dtype(job.array.dtype).name)
 
 
 def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:
@@ -117,10 +121,9 @@ def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:
         AgreementError: they do not; on all ranks.
     """
     name = job.collective.name
-    array = job.target if job.target is not None else job.source
-    call: dict[str, object] = {"dtype": array.dtype}
+    call: dict[str, object] = {"dtype": job.array.dtype}
     if job.layout == () and name != "alltoall":
-        call["shape"] = array.shape
+        call["shape"] = job.array.shape
     elif not job.straight:
         call["counts"] = [stop - start for start, stop in pairwise(job.bounds)]
     call |= {"op": job.op, "root": job.root}
@@ -149,7 +152,7 @@ def _bound(job: Job, comm: MPI.Comm, settings: Settings, tag: int | None) -> Pla
     if job.copy is not None and job.copy[0].size:
         first = len(blocks)
         blocks = Joined(blocks, Regions(list(job.copy)))
-        rounds = _after([Send(rank, first), Recv(rank, first + 1)], rounds)
+        rounds = chain([[Send(rank, first), Recv(rank, first + 1)]], rounds)
     made = bind(
         rounds,
         blocks,
@@ -229,8 +232,3 @@ def _plan_shared(job: Job, comm: MPI.Comm, algorithm: str, traffic: Traffic | No
     if node.whole:
         return SharedPlan(job, comm, traffic)
     return plan_between_nodes(job, node, "auto" if algorithm == DIRECT else algorithm, traffic)
-
-
-def _after(first: Round, rounds: Iterable[Round]) -> Iterable[Round]:
-    yield first
-    yield from rounds

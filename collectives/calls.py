@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
@@ -114,12 +114,11 @@ def calls_of(comm: MPI.Comm) -> Calls:
 
 def key_of(job: Job, settings: Settings) -> Hashable:
     """Return what calls have in common that one plan can serve."""
-    target: Any = job.target if job.target is not None else job.source
     return (
         job.collective.name,
         job.layout,
         job.nbytes,
-        target.dtype,
+        job.array.dtype,
         job.op,
         job.root,
         settings.algorithm,

@@ -101,7 +101,7 @@ def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
                     table=settings.table,
                     executors=("shared", *executors),
                     placement=placement,
-                    itemsize=_itemsize(job),
+                    itemsize=int(job.array.dtype.itemsize),
                 )
                 if choice.source == "table":
                     return Decision(choice.algorithm, choice.executor)
@@ -125,16 +125,11 @@ def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ..
         job.nbytes,
         table=settings.table,
         executors=executors,
-        itemsize=_itemsize(job),
+        itemsize=int(job.array.dtype.itemsize),
     )
     if settings.executor != "auto":
         return Decision(choice.algorithm, settings.executor)
     return Decision(choice.algorithm, "auto" if choice.executor == "native" else "python")
-
-
-def _itemsize(job: Job) -> int:
-    array = job.target if job.target is not None else job.source
-    return int(array.dtype.itemsize)
 
 
 def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:

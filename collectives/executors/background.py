@@ -45,7 +45,6 @@ class BackgroundPlan(Plan):
         self._plan = plan
         plan.hand_over()
         self._traffic = traffic
-        self._channel = channel
         self._worker = _worker_of(channel)
         self._job = np.zeros(program.JOB_FINISHED + program.SEMAPHORE, np.int64)
         self._job[program.JOB_STATE] = plan.state
