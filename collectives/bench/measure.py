@@ -118,10 +118,13 @@ def _repeat(
 
 
 def _repetition(comm: MPI.Comm, variants: Sequence[Variant], calls: int, k: int) -> list[_Run]:
-    """Give each variant its turn; the round begins with another one each time."""
+    """Give each variant its turn, in an order of its own each time.
+
+    What ran before leaves its data in the caches: none may always follow the same one. The order is
+    drawn from the number of the repetition, so it is the same on all ranks.
+    """
     runs = [(0.0, 0)] * len(variants)
-    for j in range(len(variants)):
-        i = (j + k) % len(variants)
+    for i in np.random.default_rng(k).permutation(len(variants)):
         v = variants[i]
         if calls > 1:
             v.blank()

@@ -33,7 +33,9 @@ PIECE_BYTES = 1 << 16
 SLICED_BYTES = 1 << 15
 """From this length on, with more than two ranks, each reduces a slice."""
 
-_BLOCK = 4096  # elements that are accumulated at a time: in a core's first cache
+_BLOCK = 256
+"""Elements that are reduced at a time: the fewer, the less does memory stand still while what was
+read is copied on. With 4096, 64 MiB in windows took 1.1 to 1.4 times as long."""
 
 
 class SharedPlan(TurnPlan):
