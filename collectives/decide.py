@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from collectives.arguments import at
 from collectives.channel import open_channel
-from collectives.collective import ALLTOALL
+from collectives.collective import ALLREDUCE, ALLTOALL
 from collectives.executors.native import NotNative, check_numba, numba_is_there
 from collectives.executors.shared import check_shared, lies_in_window
 from collectives.options import Settings
@@ -40,6 +40,12 @@ DIRECT = "direct"
 LONG = 32 << 20
 """From this length on messages are quicker on every library: slots do not stay in a cache."""
 
+CUT = {"Open MPI": 64 << 10}
+"""Lengths in bytes, by MPI library, into which it is better to cut long messages between nodes
+(four hosts, TCP, 1 Gbit/s). Others take them whole as quickly; Intel MPI loses by more messages."""
+
+MOST_SEGMENTS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -55,7 +61,7 @@ class Decision:
 
 
 def decide(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
-    """Return what a plan takes. Collective over ``comm`` where both are left open.
+    """Return what a plan takes. Collective over ``comm`` where the algorithm is left open.
 
     Raises:
         ValueError: there is no such algorithm or executor.
@@ -80,34 +86,42 @@ def decide(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
     if settings.executor == "auto" and size > 1:
         return _free_choice(job, comm, settings)
     there = numba_is_there() if settings.executor == "auto" else settings.executor == "native"
-    executors = ("native",) if there else ("python",)
-    return _scheduled(job, size, settings, executors)
+    return _scheduled(job, comm, settings, ("native",) if there else ("python",))
 
 
 def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
     native, shared, window = _agreed(job, comm)
-    size = comm.Get_size()
     executors: tuple[str, ...] = ("native", "python") if native else ("python",)
-    by_slots = not _messages_are_quicker(job.nbytes)
-    if shared and (window or by_slots or settings.table is not None):
-        node = _node(comm)
-        if node is not None and node.whole:
-            placement = "window" if window else "private"
-            if settings.table is not None:
-                choice = choose(
-                    job.collective,
-                    size,
-                    job.nbytes,
-                    table=settings.table,
-                    executors=("shared", *executors),
-                    placement=placement,
-                    itemsize=int(job.array.dtype.itemsize),
-                )
-                if choice.source == "table":
-                    return Decision(choice.algorithm, choice.executor)
-            if window or by_slots:
-                return Decision(DIRECT, "shared")
-    return _scheduled(job, size, settings, executors)
+    node = _node(comm)
+    # Between nodes the shared executor has an allreduce only.
+    if shared and node is not None and (node.whole or job.collective is ALLREDUCE):
+        choice = _from_table(job, comm, settings, ("shared", *executors), window)
+        if choice is not None:
+            return choice
+        if node.whole:
+            shared = window or not _messages_are_quicker(job.nbytes)
+        else:
+            shared = node.largest > 1
+        if shared:
+            return Decision(DIRECT, "shared")
+    return _scheduled(job, comm, settings, executors)
+
+
+def _from_table(
+    job: Job, comm: MPI.Comm, settings: Settings, executors: tuple[str, ...], window: bool
+) -> Decision | None:
+    if settings.table is None:
+        return None
+    choice = choose(
+        job.collective,
+        comm.Get_size(),
+        job.nbytes,
+        table=settings.table,
+        executors=executors,
+        placement="window" if window else "private",
+        itemsize=int(job.array.dtype.itemsize),
+    )
+    return Decision(choice.algorithm, choice.executor) if choice.source == "table" else None
 
 
 def _messages_are_quicker(nbytes: int) -> bool:
@@ -115,10 +129,15 @@ def _messages_are_quicker(nbytes: int) -> bool:
     return low <= nbytes < high or nbytes >= LONG
 
 
-def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ...]) -> Decision:
+def _scheduled(
+    job: Job, comm: MPI.Comm, settings: Settings, executors: tuple[str, ...]
+) -> Decision:
     if job.straight:
         assert job.collective is ALLTOALL
         return Decision("pairwise", "auto" if settings.executor == "auto" else executors[0])
+    size = comm.Get_size()
+    node = _node(comm) if size > 1 else None
+    network = node is not None and not node.whole
     choice = choose(
         job.collective,
         size,
@@ -126,10 +145,23 @@ def _scheduled(job: Job, size: int, settings: Settings, executors: tuple[str, ..
         table=settings.table,
         executors=executors,
         itemsize=int(job.array.dtype.itemsize),
+        network=network,
     )
+    algorithm = choice.algorithm
+    if network and choice.source == "model" and job.collective is ALLREDUCE:
+        algorithm = _cut(job.nbytes // size) or algorithm
     if settings.executor != "auto":
-        return Decision(choice.algorithm, settings.executor)
-    return Decision(choice.algorithm, "auto" if choice.executor == "native" else "python")
+        return Decision(algorithm, settings.executor)
+    return Decision(algorithm, "auto" if choice.executor == "native" else "python")
+
+
+def _cut(nbytes: int) -> str | None:
+    """Return the ring in short messages where the library wants them, for parts of ``nbytes``."""
+    length = CUT.get(MPI.get_vendor()[0])
+    if length is None or nbytes < 2 * length:
+        return None
+    segments = min(MOST_SEGMENTS, 1 << (nbytes // length).bit_length() - 1)
+    return f"ring:segments={segments}"
 
 
 def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:

@@ -13,7 +13,7 @@ are no more than twice as slow as the best with their defaults.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from collectives.collective import COLLECTIVES, Collective
@@ -33,7 +33,16 @@ NATIVE = Model(latency=3e-7, byte_time=1.2e-10, reduce_time=6e-11, overhead=3e-7
 """The same of the native executor."""
 
 MODELS = {"native": NATIVE, "python": PYTHON}
-"""The model of each executor that runs schedules, where nothing was measured."""
+"""The model of each executor that runs schedules on one node, where nothing was measured."""
+
+NETWORK = Model(latency=2e-6, byte_time=8e-11, reduce_time=1e-10, overhead=1e-6)
+"""The costs of any executor between nodes: of a fabric of 100 Gbit/s."""
+
+INCAST_BYTES = 32 << 10
+"""Longer messages are not sent to one rank by all others at a time, on several nodes: no model
+here has the buffers of a switch that run over."""
+
+_FROM_ALL_AT_ONCE = "direct"
 
 FEW = 16
 """Up to so many ranks prices are simulated times."""
@@ -76,6 +85,7 @@ def choose(
     executors: tuple[str, ...] = ("native", "python"),
     placement: str = "private",
     itemsize: int = 4,
+    network: bool = False,
 ) -> Choice:
     """Return what ``algorithm="auto"`` takes.
 
@@ -83,11 +93,13 @@ def choose(
         collective: what to do.
         size: number of ranks.
         nbytes: length of the buffer of a rank, as `collectives.extent.Extent` says.
-        model: the costs on any executor. Default: those that the table has for each, else `MODELS`.
+        model: the costs on any executor. Default: those that the table has for each, else `MODELS`
+            or `NETWORK`.
         table: what was measured on this machine.
         executors: those that can be had; the first of equally good ones is taken.
         placement: where the buffers lie: "private" or "window".
         itemsize: bytes of an element.
+        network: the ranks lie on several nodes.
 
     Raises:
         ValueError: the collective has no algorithm, or there is no executor with a model.
@@ -96,11 +108,19 @@ def choose(
         found = _from_table(table, collective, size, nbytes, executors, placement, itemsize)
         if found is not None:
             return found
-    return _from_models(collective, size, nbytes, models_of(executors, model, table))
+    names = REGISTRY.names(collective)
+    if network and nbytes > size * INCAST_BYTES:
+        names = [name for name in names if name != _FROM_ALL_AT_ONCE]
+    models = models_of(executors, model, table, network=network)
+    return _from_models(collective, size, nbytes, names, models)
 
 
 def models_of(
-    executors: tuple[str, ...], model: Model | Topology | None, table: Table | None
+    executors: tuple[str, ...],
+    model: Model | Topology | None,
+    table: Table | None,
+    *,
+    network: bool = False,
 ) -> tuple[tuple[str, Model | Topology], ...]:
     """Return each executor that has a model, with its model.
 
@@ -108,7 +128,8 @@ def models_of(
         ValueError: none has one.
     """
     fits = {} if table is None else {name: fit.model for name, fit in table.fits.items()}
-    known: dict[str, Model | Topology] = {**MODELS, **fits}
+    guesses: dict[str, Model] = dict.fromkeys(MODELS, NETWORK) if network else MODELS
+    known: dict[str, Model | Topology] = {**guesses, **fits}
     if model is not None:
         known = dict.fromkeys(known, model)
     found = tuple((e, known[e]) for e in executors if e in known)
@@ -142,9 +163,9 @@ def _from_models(
     collective: Collective,
     size: int,
     nbytes: int,
+    names: Sequence[str],
     models: tuple[tuple[str, Model | Topology], ...],
 ) -> Choice:
-    names = REGISTRY.names(collective)
     if not names:
         raise ValueError(f"collective={collective.name}: no algorithm is registered")
     ways = [(Way(name, executor), model) for executor, model in models for name in names]

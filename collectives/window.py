@@ -64,6 +64,7 @@ class Node:
         size: how many they are.
         whole: they are all ranks of the communicator.
         even: all nodes have as many ranks.
+        largest: ranks on the node that has most.
         segments: int64 (2 size,): the address, here, of each rank's flag and slots; and room.
         sequence: int64 (2,): how many steps have been taken together, and how many runs. All ranks
             count alike.
@@ -77,7 +78,8 @@ class Node:
         self.comm = split_by_node(channel.comm)
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.whole = self.size == channel.comm.Get_size()
-        self.even = len(set(channel.comm.allgather(self.size))) == 1
+        sizes = set(channel.comm.allgather(self.size))
+        self.even, self.largest = len(sizes) == 1, max(sizes)
         if self.whole:  # MPI has room for some two thousand communicators
             self.comm.Free()
             self.comm = channel.comm

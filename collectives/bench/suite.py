@@ -61,11 +61,15 @@ def run_suite(
     say(heading(overlap=False))
     found: list[Row] = []
     results: list[_Length] = []
-    for nbytes in chosen.sizes:
+    # Memory that is given back stays in the heap, up to some length. There it would spare a
+    # library that takes scratch memory in each call its page faults, so the longest come first:
+    # what is found at a length does not depend on which others were asked for.
+    for nbytes in sorted(chosen.sizes, reverse=True):
         for length, timings in _time(comm, chosen, nbytes, say):
             say(table(ALLREDUCE, ranks, length.nbytes, timings, overlap=False))
             found += rows(chosen, library(), ranks, length.nbytes, timings)
             results.append(length)
+    results.sort(key=lambda length: length.nbytes)  # stable: calls of one length stay in order
     say(_summary(ranks, results))
     checks = [check for length in results for check in length.checks(ranks)]
     return found, checks

@@ -1,3 +1,4 @@
+import itertools
 import time
 
 import pytest
@@ -7,7 +8,7 @@ from collectives.explain import explain
 from collectives.fit import Fit
 from collectives.model import Model
 from collectives.registry import REGISTRY
-from collectives.select import MODELS, NATIVE, PYTHON, Choice, choose, predicted, variants
+from collectives.select import MODELS, NATIVE, NETWORK, PYTHON, Choice, choose, predicted, variants
 from collectives.simulate import simulate
 from collectives.table import Section, Table, Way, breakpoints_of
 from collectives.timeline import Timeline
@@ -223,3 +224,19 @@ def test_every_algorithm_is_priced_on_every_executor_with_a_model():
     for a in ALL:
         for p in (1, 5, 20, 200):
             assert predicted(a.collective, a.name, p, 4096, PYTHON) >= 0
+
+
+def test_on_several_nodes_nobody_is_sent_long_messages_by_all():
+    for collective in COLLECTIVES.values():
+        for p, n in itertools.product((4, 16, 64, 1000), (64 << 10, 1 << 30)):
+            long = n > 32768 * p
+            choice = choose(collective, p, n, executors=("native",), network=True)
+            assert not (long and choice.algorithm.startswith("direct"))
+            assert choice.seconds == pytest.approx(
+                predicted(collective, choice.algorithm, p, n, NETWORK)
+            )
+    one, several = (
+        choose(ALLREDUCE, 4, 1 << 30, executors=("native",), network=n) for n in (False, True)
+    )
+    assert one.algorithm == "direct"
+    assert several.algorithm != "direct"
