@@ -1,4 +1,5 @@
 import itertools
+import re
 import time
 
 import pytest
@@ -231,12 +232,12 @@ def test_on_several_nodes_nobody_is_sent_long_messages_by_all():
         for p, n in itertools.product((4, 16, 64, 1000), (64 << 10, 1 << 30)):
             long = n > 32768 * p
             choice = choose(collective, p, n, executors=("native",), network=True)
-            assert not (long and choice.algorithm.startswith("direct"))
+            assert not (long and re.search(r"\bdirect\b", choice.algorithm))
             assert choice.seconds == pytest.approx(
                 predicted(collective, choice.algorithm, p, n, NETWORK)
             )
     one, several = (
-        choose(ALLREDUCE, 4, 1 << 30, executors=("native",), network=n) for n in (False, True)
+        choose(ALLREDUCE, 4, 1 << 24, executors=("native",), network=n) for n in (False, True)
     )
     assert one.algorithm == "direct"
-    assert several.algorithm != "direct"
+    assert several.algorithm == "rabenseifner"
