@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from typing import Any, Protocol
 
@@ -35,6 +36,13 @@ class InFlight(Protocol):
         """Go on as far as that is possible without waiting; return whether the run is finished."""
 
 
+class Disowned(Protocol):
+    """What ends with the communicator, whoever has it."""
+
+    def disown(self) -> None:
+        """Begin nothing any more: the communicator is about to be freed."""
+
+
 class Companion(Protocol):
     """What another module keeps for a communicator."""
 
@@ -48,12 +56,16 @@ class Channel:
     Attributes:
         comm: the duplicate.
         in_flight: the runs under way; they are kept alive, since MPI writes to their memory.
+        plans: those that live.
+        freed: the communicator is no more.
         companions: what other modules keep for the communicator, by a name of theirs.
     """
 
     def __init__(self, comm: MPI.Comm, opening: MPI.Request) -> None:
         self.comm = comm
         self.in_flight: dict[int, InFlight] = {}
+        self.plans: weakref.WeakSet[Disowned] = weakref.WeakSet()
+        self.freed = False
         self.companions: dict[str, Companion] = {}
         self._opening: MPI.Request | None = opening
         self._calls = 0
@@ -79,10 +91,13 @@ class Channel:
         self._opening = None
 
     def close(self) -> None:
-        """Free the duplicate, if it was ever made."""
+        """Free the duplicate, if it was ever made; what is under way keeps it."""
+        self.freed = True
+        for plan in list(self.plans):
+            plan.disown()
         for companion in self.companions.values():
             companion.close()
-        if self._opening is None:
+        if self._opening is None and not self.in_flight:
             self.comm.Free()
 
     def take_tag(self) -> int:

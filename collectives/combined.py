@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
+from collectives.bound import BoundPlan
 from collectives.channel import open_channel
 from collectives.plan import Plan
 
@@ -26,7 +27,7 @@ class Part:
     after: Callable[[], None] | None = None
 
 
-class CombinedPlan(Plan):
+class CombinedPlan(BoundPlan):
     """Plans that are finished one after the other.
 
     Making one is collective, as for any plan. Where the parts overlap, all are started at once:
@@ -45,53 +46,13 @@ class CombinedPlan(Plan):
         self._channel = open_channel(comm)
         self._tag = self._channel.take_tag()  # names it among the runs in flight
         self._started = self._finished = 0
-        self._running = self._closed = False
         plans = [part.plan for part in self._parts]
         self.messages = sum(plan.messages for plan in plans)
         self.bytes_sent = sum(plan.bytes_sent for plan in plans)
         self.scratch_bytes = sum(plan.scratch_bytes for plan in plans)
         self.algorithm = " + ".join(dict.fromkeys(plan.algorithm for plan in plans))
         self.executor = " + ".join(dict.fromkeys(plan.executor for plan in plans))
-
-    def start(self) -> None:
-        """Begin a run. Does not block.
-
-        Raises:
-            RuntimeError: the plan is closed or runs already.
-        """
-        if self._closed:
-            raise RuntimeError("start: this plan is closed")
-        if self._running:
-            raise RuntimeError("start: this plan runs already; wait for it first")
-        self._started = self._finished = 0
-        self._running = True
-        self._channel.in_flight[self._tag] = self
-        self._start_parts()
-
-    def test(self) -> bool:
-        """Make progress without blocking; return whether the run is finished.
-
-        Raises:
-            RuntimeError: the plan was not started.
-        """
-        self._check_started("test")
-        self._channel.progress(self)
-        done = self.progress()
-        self._running = not done
-        return done
-
-    def wait(self) -> None:
-        """Block until the run is finished; all runs in flight on the communicator go on.
-
-        Raises:
-            RuntimeError: the plan was not started.
-        """
-        self._check_started("wait")
-        # While it waits for a part, nobody else may go on with it.
-        self._channel.in_flight.pop(self._tag, None)
-        while self._finished < len(self._parts):
-            self._finish_part()
-        self._running = False
+        self._open()
 
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all is done."""
@@ -108,21 +69,21 @@ class CombinedPlan(Plan):
             return []
         return self._parts[self._finished].plan.waiting_for()
 
-    def close(self) -> None:
-        """Close all parts. A run in flight is finished first; closing twice is harmless."""
-        if self._closed:
-            return
-        if self._running:
-            self.wait()
+    def _begin(self) -> None:
+        self._started = self._finished = 0
+        self._channel.in_flight[self._tag] = self
+        self._start_parts()
+
+    def _complete(self) -> None:
+        # While it waits for a part, nobody else may go on with it.
+        self._channel.in_flight.pop(self._tag, None)
+        while self._finished < len(self._parts):
+            self._finish_part()
+
+    def _release(self) -> None:
         for part in self._parts:
             part.plan.close()
         self._channel.give_back(self._tag)
-        self._closed = True
-
-    def __del__(self) -> None:
-        # A run in flight is kept alive by the channel, so what comes here has none.
-        if not getattr(self, "_closed", True) and MPI is not None and not MPI.Is_finalized():
-            self.close()
 
     def _start_parts(self) -> None:
         while self._started < min(self._finished + self._ahead, len(self._parts)):
@@ -143,10 +104,6 @@ class CombinedPlan(Plan):
             if step is not None:
                 step()
         except BaseException:  # this run cannot go on, also not to be closed
-            self._running = False
             self._channel.in_flight.pop(self._tag, None)
+            self._stop()
             raise
-
-    def _check_started(self, what: str) -> None:
-        if not self._running:
-            raise RuntimeError(f"{what}: this plan was not started")

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from collectives.bound import BoundPlan
 from collectives.channel import Channel
 from collectives.executors.native import NativePlan
-from collectives.plan import Plan
 from collectives.traffic import Traffic
 
 PAUSE = 20
 """Microseconds of sleep. Shorter ones cost time on the core; longer ones delay the next round."""
 
 
-class BackgroundPlan(Plan):
+class BackgroundPlan(BoundPlan):
     """A native plan that makes progress by itself between `start` and `wait`.
 
     Runs of one communicator are carried out one after the other, in the order in which they were
@@ -43,6 +43,7 @@ class BackgroundPlan(Plan):
         from collectives.executors import program
 
         self._plan = plan
+        self._channel = channel
         plan.hand_over()
         self._traffic = traffic
         self._worker = _worker_of(channel)
@@ -52,54 +53,11 @@ class BackgroundPlan(Plan):
         _make_semaphore(self._address + 8 * program.JOB_FINISHED)
         self._wait_for = program.wait_for
         self._RESULT, self._DONE = program.JOB_RESULT, program.JOB_DONE
-        self._running = self._closed = False
-        self._begin = 0.0
+        self._since = 0.0
         self.algorithm = plan.algorithm
         self.messages, self.bytes_sent = plan.messages, plan.bytes_sent
         self.scratch_bytes = plan.scratch_bytes
-
-    def start(self) -> None:
-        """Hand a run over to the thread.
-
-        Raises:
-            RuntimeError: the plan is closed or runs already.
-        """
-        if self._closed:
-            raise RuntimeError("start: this plan is closed")
-        if self._running:
-            raise RuntimeError("start: this plan runs already; wait for it first")
-        self._running = True
-        self._begin = perf_counter()
-        self._job[self._DONE] = 0
-        self._worker.put(self._address)
-
-    def test(self) -> bool:
-        """Return whether the run is finished.
-
-        Raises:
-            RuntimeError: the plan was not started.
-            MPI.Exception: MPI failed.
-        """
-        self._check_started("test")
-        if not self._job[self._DONE]:
-            return False
-        self.wait()
-        return True
-
-    def wait(self) -> None:
-        """Sleep until the run is finished.
-
-        Raises:
-            RuntimeError: the plan was not started.
-            MPI.Exception: MPI failed.
-        """
-        self._check_started("wait")
-        self._wait_for(self._address)
-        self._running = False
-        if self._job[self._RESULT] < 0:
-            raise self._plan.error()
-        if self._traffic is not None:
-            self._traffic.add(self.messages, self.bytes_sent, perf_counter() - self._begin)
+        self._open()
 
     def progress(self) -> bool:
         """Return whether the run is finished: it needs no help."""
@@ -109,18 +67,23 @@ class BackgroundPlan(Plan):
         """Return the ranks of the messages of the round that it waits in."""
         return self._plan.waiting_for()
 
-    def close(self) -> None:
-        """Close the plan. A run in flight is finished first; closing twice is harmless."""
-        if self._closed:
-            return
-        if self._running:
-            self.wait()
-        self._plan.close()
-        self._closed = True
+    def _begin(self) -> None:
+        self._since = perf_counter()
+        self._job[self._DONE] = 0
+        self._worker.put(self._address)
 
-    def _check_started(self, what: str) -> None:
-        if not self._running:
-            raise RuntimeError(f"{what}: this plan was not started")
+    def _complete(self) -> None:
+        self._wait_for(self._address)
+        if self._job[self._RESULT] < 0:
+            self._stop()
+            raise self._plan.error()
+
+    def _finish(self) -> None:
+        self._seconds = perf_counter() - self._since
+        super()._finish()
+
+    def _release(self) -> None:
+        self._plan.close()
 
 
 class _Worker:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.blocks import Blocks
+from collectives.bound import BoundPlan
 from collectives.channel import check_comm, open_channel
 from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
 from collectives.launch import libmpi_path
 from collectives.op import SUM, Op
-from collectives.plan import Plan
 from collectives.step import Round
 from collectives.traffic import Traffic
 
@@ -50,7 +50,7 @@ def numba_is_there() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-class NativePlan(Plan):
+class NativePlan(BoundPlan):
     """A schedule bound to memory and to a communicator.
 
     Args:
@@ -82,8 +82,6 @@ class NativePlan(Plan):
         tag: int | None = None,
         regions: Sequence[npt.NDArray[Any]] = (),
     ) -> None:
-        self._running = False
-        self._closed = True  # until it is whole
         check_comm(comm)
         check_numba()
         if message_bytes > MOST_BYTES:
@@ -99,7 +97,6 @@ class NativePlan(Plan):
         self.messages = sum(len(m.parts) for m in sent)
         self.bytes_sent = sum(m.nbytes for m in sent)
         self._traffic = traffic
-        self._seconds = 0.0
         self._channel = open_channel(comm)
         self._in_flight = self._channel.in_flight
         self._counted = tag is None
@@ -132,13 +129,18 @@ class NativePlan(Plan):
         self._address = int(state.ctypes.data)
         self._go: Callable[[int], int] = program.run
         self._NEXT, self._MAY_WAIT = program.NEXT, program.MAY_WAIT
-        self._closed = False
+        self._open()
 
     def rebind(self, *regions: npt.NDArray[Any]) -> None:
         """Run on other arrays from now on: of the same lengths as the regions that it was made on.
 
         The plan holds no reference to them: they must live as long as it runs.
+
+        Raises:
+            RuntimeError: the plan is closed, or its communicator was freed.
         """
+        if self._closed:
+            self._check_open("rebind")
         for i, region in enumerate(regions, 1):
             self._bases[i] = region.__array_interface__["data"][0]
         self._memory = None
@@ -147,7 +149,7 @@ class NativePlan(Plan):
         """Start and wait: one compiled call where no other run is in flight.
 
         Raises:
-            RuntimeError: the plan is closed or runs already.
+            RuntimeError: the plan is closed or runs already, or its communicator was freed.
             MPI.Exception: MPI failed.
         """
         if self._in_flight or self._closed or self._running:
@@ -160,41 +162,6 @@ class NativePlan(Plan):
             if self._go(self._address) < 0:
                 self._fail()
             self._traffic.add(self.messages, self.bytes_sent, time.perf_counter() - begin)
-
-    def start(self) -> None:
-        """Begin a run: post the messages of the first round. Does not block."""
-        if self._closed:
-            raise RuntimeError("start: this plan is closed")
-        if self._running:
-            raise RuntimeError("start: this plan runs already; wait for it first")
-        begin = time.perf_counter()
-        self._running = True
-        self._in_flight[self._tag] = self
-        self._progress(may_wait=False)
-        self._seconds = time.perf_counter() - begin
-
-    def test(self) -> bool:
-        """Make progress without blocking; return whether the run is finished."""
-        self._check_started("test")
-        begin = time.perf_counter()
-        self._channel.progress(self)
-        done = self.progress()
-        self._seconds += time.perf_counter() - begin
-        if done:
-            self._finish()
-        return done
-
-    def wait(self) -> None:
-        """Block until the run is finished; all runs in flight on the communicator go on."""
-        self._check_started("wait")
-        begin = time.perf_counter()
-        while self._tag in self._in_flight and len(self._in_flight) > 1:
-            self._channel.progress(None)
-            time.sleep(0)  # where ranks share a core, a peer may need it
-        if self._tag in self._in_flight:
-            self._progress(may_wait=True)
-        self._seconds += time.perf_counter() - begin
-        self._finish()
 
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all rounds are done."""
@@ -223,23 +190,20 @@ class NativePlan(Plan):
         self._state[self._NEXT] = 0
         return MPI.Exception(int(self._state[program.ERROR]))
 
-    def close(self) -> None:
-        """Give back the tag. A run in flight is finished first; closing twice is harmless."""
-        if self._closed:
-            return
-        if self._running:
-            self.wait()
+    def _begin(self) -> None:
+        self._in_flight.setdefault(self._tag, self)
+        self._progress(may_wait=False)
+
+    def _complete(self) -> None:
+        while self._tag in self._in_flight and len(self._in_flight) > 1:
+            self._channel.progress(None)
+            time.sleep(0)  # where ranks share a core, a peer may need it
+        if self._tag in self._in_flight:
+            self._progress(may_wait=True)
+
+    def _release(self) -> None:
         if self._counted:
             self._channel.give_back(self._tag)
-        self._closed = True
-
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and MPI is not None and not MPI.Is_finalized():
-            self.close()
-
-    def _check_started(self, what: str) -> None:
-        if not self._running:
-            raise RuntimeError(f"{what}: this plan was not started")
 
     def _progress(self, *, may_wait: bool) -> bool:
         self._state[self._MAY_WAIT] = may_wait
@@ -252,17 +216,12 @@ class NativePlan(Plan):
             self._in_flight.pop(self._tag, None)
         return bool(said)
 
-    def _finish(self) -> None:
-        self._running = False
-        if self._traffic is not None:
-            self._traffic.add(self.messages, self.bytes_sent, self._seconds)
-
     def _fail(self) -> None:
         from collectives.executors import program
 
-        self._running = False
         self._in_flight.pop(self._tag, None)
         self._state[self._NEXT] = 0
+        self._stop()
         raise MPI.Exception(int(self._state[program.ERROR]))
 
 

@@ -13,18 +13,18 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives.blocks import Blocks
+from collectives.bound import BoundPlan
 from collectives.channel import check_comm, open_channel
 from collectives.cuda_kernels import reduce
 from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
 from collectives.memory import namespace, synchronize
 from collectives.op import SUM, Op
-from collectives.plan import Plan
 from collectives.staging import StagedMessage, Staging
 from collectives.step import Round
 from collectives.traffic import Traffic
 
 
-class PythonPlan(Plan):
+class PythonPlan(BoundPlan):
     """A schedule bound to memory and to a communicator.
 
     Args:
@@ -53,8 +53,6 @@ class PythonPlan(Plan):
         self._rounds: list[_Round] = []
         self._next = -1  # the round in flight; -1: not started
         self._traffic = traffic
-        self._seconds = 0.0
-        self._closed = True  # until it is whole
         check_comm(comm)
         stages, scratch = lay_out(rounds, blocks, comm.Get_rank(), message_bytes)
         self.scratch_bytes = sum(area.nbytes for area in scratch)
@@ -69,60 +67,7 @@ class PythonPlan(Plan):
             staging = Staging(stages)
             self.scratch_bytes += staging.nbytes
         self._rounds = [_Round(s, op, self._channel.comm, self._tag, staging) for s in stages]
-        self._closed = False
-
-    def start(self) -> None:
-        """Begin a run: post the messages of the first round. Does not block.
-
-        Raises:
-            RuntimeError: the plan is closed or runs already.
-        """
-        if self._closed:
-            raise RuntimeError("start: this plan is closed")
-        if self._next >= 0:
-            raise RuntimeError("start: this plan runs already; wait for it first")
-        begin = time.perf_counter()
-        self._next = 0
-        self._channel.in_flight[self._tag] = self
-        if self._rounds:
-            self._rounds[0].start()
-        self._seconds = time.perf_counter() - begin
-
-    def test(self) -> bool:
-        """Make progress without blocking; return whether the run is finished.
-
-        All runs in flight on the communicator go on, so that plans may be tested and waited for in
-        another order on each rank.
-
-        Raises:
-            RuntimeError: the plan was not started.
-        """
-        self._check_started("test")
-        begin = time.perf_counter()
-        self._channel.progress(self)
-        done = self.progress()
-        self._seconds += time.perf_counter() - begin
-        if done:
-            self._finish()
-        return done
-
-    def wait(self) -> None:
-        """Block until the run is finished; all runs in flight on the communicator go on.
-
-        Raises:
-            RuntimeError: the plan was not started.
-        """
-        self._check_started("wait")
-        begin = time.perf_counter()
-        while self._next < len(self._rounds) and len(self._channel.in_flight) > 1:
-            self._channel.progress()
-            time.sleep(0)  # where ranks share a core, a peer may need it
-        while self._next < len(self._rounds):
-            current = self._rounds[self._next]
-            current.wait()
-            self._advance(current)
-        self._seconds += time.perf_counter() - begin
-        self._finish()
+        self._open()
 
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all rounds are done."""
@@ -141,43 +86,43 @@ class PythonPlan(Plan):
             return []
         return self._rounds[self._next].waiting_for()
 
-    def close(self) -> None:
-        """Free all requests. A run in flight is finished first; closing twice is harmless."""
-        if self._closed:
-            return
-        if self._next >= 0:
-            self.wait()
-        for r in self._rounds:
+    def _begin(self) -> None:
+        self._next = 0
+        self._channel.in_flight.setdefault(self._tag, self)
+        if self._rounds:
+            self._rounds[0].start()
+
+    def _complete(self) -> None:
+        while self._next < len(self._rounds) and len(self._channel.in_flight) > 1:
+            self._channel.progress()
+            time.sleep(0)  # where ranks share a core, a peer may need it
+        while self._next < len(self._rounds):
+            current = self._rounds[self._next]
+            current.wait()
+            self._advance(current)
+
+    def _stop(self) -> None:
+        self._next = -1
+        self._channel.in_flight.pop(self._tag, None)
+        super()._stop()
+
+    def _release(self) -> None:
+        # At once: a thread that looks after it may have come to its end, too.
+        rounds, self._rounds = self._rounds, []
+        for r in rounds:
             r.free()
         if self._counted:
             self._channel.give_back(self._tag)
-        self._closed = True
-
-    def __del__(self) -> None:
-        # A run in flight is kept alive by the channel, so what comes here has none.
-        if not getattr(self, "_closed", True) and MPI is not None and not MPI.Is_finalized():
-            self.close()
-
-    def _check_started(self, what: str) -> None:
-        if self._next < 0:
-            raise RuntimeError(f"{what}: this plan was not started")
 
     def _advance(self, current: _Round) -> None:
         try:
             current.finish()
         except BaseException:  # of a user's operation: this run cannot go on, also not to be closed
-            self._next = -1
-            self._channel.in_flight.pop(self._tag, None)
+            self._stop()
             raise
         self._next += 1
         if self._next < len(self._rounds):
             self._rounds[self._next].start()
-
-    def _finish(self) -> None:
-        self._next = -1
-        self._channel.in_flight.pop(self._tag, None)
-        if self._traffic is not None:
-            self._traffic.add(self.messages, self.bytes_sent, self._seconds)
 
 
 class _Round:

@@ -32,6 +32,7 @@ class SequencePlan(TurnPlan):
         self.messages = sum(p.messages for p in self._plans)
         self.bytes_sent = sum(p.bytes_sent for p in self._plans)
         self.scratch_bytes = sum(p.scratch_bytes for p in self._plans)
+        self._open()
 
     def advance(self, *, may_wait: bool) -> bool:
         """Go on with the plan that it has come to; return whether all are finished."""
@@ -56,9 +57,7 @@ class SequencePlan(TurnPlan):
         ranks = self._ranks[self._at]
         return sorted(ranks[r] for r in self._plans[self._at].waiting_for())
 
-    def close(self) -> None:
-        """Close all. A run in flight is finished first; closing twice is harmless."""
-        super().close()
+    def _release(self) -> None:
         for plan in self._plans:
             plan.close()
 

@@ -76,12 +76,18 @@ class SharedPlan(TurnPlan):
         self._in_flight = self._channel.in_flight
         self._MAY_WAIT, self._DUE = together.MAY_WAIT, together.DUE
         self._DONE, self._OUT_OF_TURN = together.DONE, together.OUT_OF_TURN
+        self._open()
 
     def rebind(self, *regions: npt.NDArray[Any]) -> None:
         """Run on other arrays of the same lengths from now on.
 
         The plan holds no reference to them: they must live as long as it runs.
+
+        Raises:
+            RuntimeError: the plan is closed, or its communicator was freed.
         """
+        if self._closed:
+            self._check_open("rebind")
         _bind(self._state, self._node, regions[0], regions[-1])
         self._job = None
 
@@ -89,8 +95,9 @@ class SharedPlan(TurnPlan):
         """Start and wait: one compiled call where no other run is in flight.
 
         Raises:
-            RuntimeError: the plan is closed or runs already; or another rank started runs in
-                another order, and waits for one that was not started here.
+            RuntimeError: the plan is closed or runs already, or its communicator was freed; or
+                another rank started runs in another order, and waits for one that was not started
+                here.
         """
         if self._closed or self._running or self._in_flight:
             super().run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -13,26 +13,35 @@ from mpi4py import MPI
 
 from collectives.bind import bind_job
 from collectives.calls import call
-from collectives.channel import open_channel
+from collectives.channel import Channel, open_channel
 from collectives.collective import COLLECTIVES
 from collectives.executors.native import numba_is_there
 from collectives.intracomm import reduce
+from collectives.intracomm.agree import agreed
 from collectives.intracomm.alone import Alone
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.quick import Quick
-from collectives.intracomm.report import Report, Shape, Way
-from collectives.intracomm.request import Gate, NonBlocking, Persistent
+from collectives.intracomm.quicker import quicker
+from collectives.intracomm.report import Shape, Way
+from collectives.intracomm.request import NonBlocking, Persistent
 from collectives.intracomm.running import Running
-from collectives.intracomm.settings import LIBRARY, DropInSettings
+from collectives.intracomm.settings import LIBRARY, OURS, DropInSettings
 from collectives.intracomm.work import Here, Work
 from collectives.plan import Plan
 from collectives.registry import REGISTRY
 from collectives.select import choose
+from collectives.watchdog import limited, pack_of
+from collectives.window import split_by_node
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from collectives.options import Options
 
 BY_LIBRARY = Way(LIBRARY, "")
+
+OPEN = {"auto", LIBRARY}
+"""What leaves a call to the library, or may do so."""
 
 Reader: TypeAlias = "Callable[..., Work | None]"
 """Reads the arguments of a call (see `collectives.intracomm.reduce` and its neighbours)."""
@@ -52,7 +61,11 @@ class Family:
 
 
 class Engine:
-    """Does the collectives of one communicator. Collective: it makes a private duplicate.
+    """Does the collectives of one communicator.
+
+    Collective where something of it is ours whatever its length: then a private duplicate is made
+    here. Otherwise that is done when it is needed, so that a program whose calls are all left to
+    the library does not pay for it.
 
     Args:
         comm: the communicator.
@@ -61,19 +74,32 @@ class Engine:
 
     def __init__(self, comm: MPI.Intracomm, family: Family) -> None:
         self.family = family
-        self._comm = MPI.Intracomm(comm)
-        self._settings = family.settings
+        self._comm = comm
+        self._settings = settings = family.settings
+        self._wanted = {name: settings.wanted(name) for name in settings.algorithms}
         self._progress = family.progress
-        self._channel = open_channel(self._comm)
-        self._gate = Gate()
-        self._quick = Quick(self._comm)
-        self._persistent: weakref.WeakValueDictionary[int, Persistent] = (
-            weakref.WeakValueDictionary()
-        )
+        self._opened: Channel | None = None
+        self._plain = comm
+        self._one_node: bool | None = None
+        self._quick: Quick | None = None
+        self._told = settings.report is not None or settings.check or settings.timeout is not None
         # Only the Python executor works on memory of a device. All ranks must run the same plan,
         # whatever memory each has, so with the others such memory is copied.
-        direct = family.settings.executor == "python"
+        direct = settings.executor == "python"
         self._here = Here(comm.Get_rank(), comm.Get_size(), family.alone, direct, self._collect)
+        if settings.check or settings.timeout is not None or set(self._wanted.values()) - OPEN:
+            self._open()
+        if settings.timeout is not None:
+            pack_of(self._plain)
+
+    @property
+    def told(self) -> bool:
+        """Whether each call is counted, compared or watched."""
+        return self._told
+
+    def wanted(self, collective: str) -> str:
+        """Return how a collective is to be done (see `DropInSettings.wanted`)."""
+        return self._wanted[collective]
 
     def run(self, collective: str, read: Reader, library: Callable[..., None], *args: Any) -> None:
         """Do a collective.
@@ -84,63 +110,53 @@ class Engine:
             library: the library's own call, for what is not ours.
             *args: the arguments.
         """
-        if self._settings.report is not None:
-            self._run_counted(self._settings.report, collective, read, library, args)
+        if self._told:
+            self._run_told(collective, read, library, args)
             return
-        work = self._read(collective, read, args)
-        if work is None:
+        work, ours = self._read(collective, read, args)
+        if work is None or not ours:
             library(*args)
         else:
-            self._run(collective, work)
+            self._do(collective, work)
 
     def allreduce(self, library: Callable[..., None], *args: Any) -> None:
         """Do an allreduce, as `run` does: in the shortest way, once its like was done."""
-        if self._settings.report is not None or self._persistent:
-            self.run("allreduce", reduce.allreduce, library, *args)
-        elif not self._quick.allreduce(*args):
-            work = self._read("allreduce", reduce.allreduce, args)
-            if work is None:
+        if self._told:
+            self._run_told("allreduce", reduce.allreduce, library, args)
+        elif self._quick is None or not self._quick.allreduce(*args):
+            work, ours = self._read("allreduce", reduce.allreduce, args)
+            if work is None or not ours:
                 library(*args)
                 return
-            self._run_now("allreduce", work)
+            self._do("allreduce", work)
+            if self._quick is None:
+                self._quick = Quick(self._plain)
             self._quick.learn(args[1], args[2], work.job, self._options("allreduce", work))
 
-    def _run_counted(
-        self,
-        report: Report,
-        collective: str,
-        read: Reader,
-        library: Callable[..., None],
-        args: tuple[Any, ...],
+    def _run_told(
+        self, collective: str, read: Reader, library: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
-        tally, begin = report.tally(), perf_counter()
-        work = self._read(collective, read, args)
-        if work is None:
-            library(*args)
-            tally.add(perf_counter() - begin, BY_LIBRARY, None)
-        else:
-            way = Way(*self._run(collective, work))
-            tally.add(perf_counter() - begin, way, self._shape(work))
-
-    def _run(self, collective: str, work: Work) -> tuple[str, str]:
-        if not self._persistent:
-            return self._run_now(collective, work)
-        with self._gate.lock:
-            self._gate.busy = True
-            for persistent in list(self._persistent.values()):
-                persistent.begin_if_started()
-        try:
-            return self._run_now(collective, work)
-        finally:
-            self._gate.busy = False
+        report, name = self._settings.report, library.__name__
+        tally, begin = None if report is None else report.tally(), perf_counter()
+        work, ours = self._compared(collective, name, read, args)
+        with self._limit(name):
+            if work is None or not ours:
+                library(*args)
+                way = BY_LIBRARY
+            else:
+                way = Way(*self._do(collective, work))
+        if tally is not None:
+            tally.add(perf_counter() - begin, way, None if work is None else self._shape(work))
 
     def start(
         self, collective: str, read: Reader, library: Callable[..., MPI.Request], *args: Any
     ) -> MPI.Request:
-        """Begin a collective; args as for `run`."""
+        """Begin a collective; args as for `run`. Nothing here waits for other ranks."""
         report = self._settings.report
         tally, begin = None if report is None else report.tally(), perf_counter()
-        work = self._read(collective, read, args) if self._progress.able else None
+        work = None
+        if self._progress.able and self._wanted[collective] not in OPEN:
+            work, _ = self._read(collective, read, args)
         if work is None:
             made = library(*args)
             if tally is not None:
@@ -152,7 +168,8 @@ class Engine:
         if tally is not None:
             way = Way(plan.algorithm, plan.executor)
             tally.add(perf_counter() - begin, way, self._shape(work))
-        return NonBlocking(handle, running, self._progress, tally)
+        limit = partial(self._limit, library.__name__)
+        return NonBlocking(handle, running, self._progress, tally, limit)
 
     def persist(
         self,
@@ -163,12 +180,16 @@ class Engine:
         *args: Any,
     ) -> MPI.Prequest:
         """Make a persistent collective; args as for `run`."""
-        work = self._read(collective, read, args) if self._progress.able else None
-        if work is None:
-            return library(*args, info)
-        report = self._settings.report
-        tally = None if report is None else report.tally()
-        plan, running, handle_tag = self._prepare(collective, work, once=False)
+        work = None
+        name = library.__name__
+        with self._limit(name):
+            if self._progress.able and self._wanted[collective] not in OPEN:
+                work, _ = self._compared(collective, name, read, args)
+            if work is None:
+                return library(*args, info)
+            report = self._settings.report
+            tally = None if report is None else report.tally()
+            plan, running, handle_tag = self._prepare(collective, work, once=False)
         way, shape = Way(plan.algorithm, plan.executor), self._shape(work)
 
         def count(seconds: float) -> None:
@@ -176,18 +197,15 @@ class Engine:
                 tally.add(seconds, way, shape)
 
         alone = self.family.alone
-        made = Persistent(
+        return Persistent(
             alone.persistent_handle(handle_tag),
             running,
             self._progress,
-            self._gate,
             partial(alone.is_open, handle_tag),
             tally,
+            partial(self._limit, name),
             count,
-            partial(self._channel.give_back, running.tag),
         )
-        self._persistent[id(made)] = made
-        return made
 
     def _prepare(self, collective: str, work: Work, *, once: bool) -> tuple[Plan, Running, int]:
         """Return a plan, a run of it, and the tag of the handle that it is to complete.
@@ -199,23 +217,82 @@ class Engine:
             options["algorithm"] = self._choice(work)
         if options["executor"] != "python":
             options["executor"] = "auto"
-        channel, alone = self._channel, self.family.alone
+        channel, alone = self._open(), self.family.alone
         tag = channel.call_tag() if once else channel.take_tag()
-        plan = bind_job(work.job, self._comm, tag=tag, **options)
+        plan = bind_job(work.job, self._plain, tag=tag, **options)
         handle_tag = alone.tag()
         complete = partial(alone.complete, handle_tag)
-        running = Running(plan, work, tag, channel.in_flight, self._progress, complete, once=once)
+        release = None if once else partial(channel.give_back, tag)
+        running = Running(
+            plan, work, tag, channel.in_flight, self._progress, complete, release, once=once
+        )
         return plan, running, handle_tag
 
-    def _read(self, collective: str, read: Reader, args: tuple[Any, ...]) -> Work | None:
-        if self._settings.algorithms[collective] == LIBRARY:
-            return None
-        return read(self._here, *args)
+    def _open(self) -> Channel:
+        """Return the channel. Collective at first use."""
+        if self._opened is None:
+            self._plain = MPI.Intracomm(self._comm)  # what is made from it is plain, too
+            self._opened = open_channel(self._plain)
+        return self._opened
 
-    def _run_now(self, collective: str, work: Work) -> tuple[str, str]:
+    def _read(
+        self, collective: str, read: Reader, args: tuple[Any, ...]
+    ) -> tuple[Work | None, bool]:
+        """Return what is to be done, where we know how, and whether it is ours."""
+        if self._opened is not None and self._opened.freed:
+            raise RuntimeError(f"{collective}: this communicator was freed")
+        wanted = self._wanted[collective]
+        if wanted == LIBRARY:
+            return None, False
+        work = read(self._here, *args)
+        if work is None or wanted != "auto":
+            return work, work is not None
+        return work, not work.library or self._pays(collective, work)
+
+    def _compared(
+        self, collective: str, name: str, read: Reader, args: tuple[Any, ...]
+    ) -> tuple[Work | None, bool]:
+        """Do as `_read`; compare the call on all ranks, where that is wished."""
+        if not self._settings.check:
+            return self._read(collective, read, args)
+        found, ours = None, False
+
+        def work() -> Work | None:
+            nonlocal found, ours
+            found, ours = self._read(collective, read, args)
+            return found
+
+        agreed(self._plain, name, self._wanted[collective], self._settings.executor, work)
+        return found, ours
+
+    def _pays(self, collective: str, work: Work) -> bool:
+        """Return whether ours is quicker than the library. Collective at first use."""
+        if not (work.job.op.is_built_in and quicker(collective, work.job.nbytes)):
+            return False
+        if self._one_node is None:
+            self._one_node = self._here.size > 1 and self._find_node()
+        return self._one_node
+
+    def _find_node(self) -> bool:
+        comm = self._open().comm
+        assert isinstance(comm, MPI.Intracomm)
+        node = split_by_node(comm)
+        whole = node.Get_size() == self._here.size and numba_is_there()
+        node.Free()
+        return bool(comm.allreduce(whole, MPI.LAND))
+
+    def _limit(self, name: str) -> AbstractContextManager[None]:
+        """Return a context in which a wait ends the job that lasts too long."""
+        seconds = self._settings.timeout
+        if seconds is None:
+            return contextlib.nullcontext()
+        return limited(self._plain, seconds, name)
+
+    def _do(self, collective: str, work: Work) -> tuple[str, str]:
+        self._open()
         for copy in work.before:
             copy()
-        way = call(work.job, self._comm, **self._options(collective, work))
+        way = call(work.job, self._plain, **self._options(collective, work))
         for copy in work.after:
             copy()
         return way
@@ -229,7 +306,8 @@ class Engine:
             executor = "python"  # nobody else can call such an operation
         elif work.only and executor == "shared":
             executor = "auto"
-        algorithm = work.only or self._settings.algorithms[collective]
+        wanted = self._wanted[collective]
+        algorithm = work.only or ("auto" if wanted == OURS else wanted)
         if work.job.straight:
             algorithm = self._straight(algorithm)
         return {"algorithm": algorithm, "executor": executor, "table": self._settings.table}
@@ -252,5 +330,5 @@ class Engine:
 
     def _collect(self, number: int) -> list[int]:
         numbers = np.empty(self._here.size, np.int64)
-        self._channel.comm.Allgather(np.array([number], np.int64), numbers)
+        self._open().comm.Allgather(np.array([number], np.int64), numbers)
         return [int(n) for n in numbers]

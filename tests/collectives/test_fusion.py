@@ -143,7 +143,7 @@ def test_a_plan_runs_again_and_again_beside_others(comm, executor):
     plan.close()
     with pytest.raises(RuntimeError, match="closed"):
         plan.start()
-    with pytest.raises(RuntimeError, match="not started"):
+    with pytest.raises(RuntimeError, match="closed"):
         plan.wait()
 
 

@@ -1,0 +1,135 @@
+"""What all plans have in common that live on the channel of a communicator."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from time import perf_counter
+
+from mpi4py import MPI
+
+from collectives.channel import Channel
+from collectives.plan import Plan
+from collectives.traffic import Traffic
+
+
+class BoundPlan(Plan):
+    """A plan that may be idle, under way or closed, and ends with its communicator.
+
+    One that is not whole yet counts as closed, so that nothing needs to be undone where its making
+    fails: `_open` is the last thing that ``__init__`` does. What is under way when the communicator
+    is freed may still be finished, as in MPI.
+    """
+
+    _closed = True
+    _running = False
+    _freed = False
+    _seconds = 0.0
+    _traffic: Traffic | None = None
+    _channel: Channel
+
+    def _open(self) -> None:
+        """Begin to live."""
+        self._closed = False
+        self._channel.plans.add(self)
+
+    def start(self) -> None:
+        """Begin a run. Does not block.
+
+        Raises:
+            RuntimeError: the plan is closed or runs already, or its communicator was freed.
+        """
+        self._check_open("start")
+        if self._running:
+            raise RuntimeError("start: this plan runs already; wait for it first")
+        begin = perf_counter()
+        self._running = True
+        self._begin()
+        self._seconds = perf_counter() - begin
+
+    def test(self) -> bool:
+        """Make progress without blocking; return whether the run is finished.
+
+        All runs in flight on the communicator go on, so that plans may be tested and waited for in
+        another order on each rank.
+
+        Raises:
+            RuntimeError: the plan was not started, is closed, or its communicator was freed.
+        """
+        self._check_started("test")
+        begin = perf_counter()
+        self._channel.progress(self)
+        done = self.progress()
+        self._seconds += perf_counter() - begin
+        if done:
+            self._finish()
+        return done
+
+    def wait(self) -> None:
+        """Block until the run is finished; all runs in flight on the communicator go on.
+
+        Raises:
+            RuntimeError: the plan was not started, is closed, or its communicator was freed; or, in
+                shared memory, another rank started runs in another order, and waits for one that
+                was not started here.
+        """
+        self._check_started("wait")
+        begin = perf_counter()
+        self._complete()
+        self._seconds += perf_counter() - begin
+        self._finish()
+
+    def close(self) -> None:
+        """Free what it has. A run in flight is finished first; closing twice is harmless."""
+        if self._closed:
+            return
+        if self._running:
+            self.wait()
+        if not self._closed:
+            self._closed = True
+            self._release()
+
+    def disown(self) -> None:
+        """Begin no run any more: the communicator is about to be freed."""
+        self._freed = True
+        if not self._running:
+            self.close()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Begin a run."""
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Go on until the run is finished."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Free what it has; it is idle."""
+
+    def _stop(self) -> None:
+        """Be idle: the run is over, or cannot go on."""
+        self._running = False
+        if self._freed:
+            self.close()
+
+    def _finish(self) -> None:
+        self._stop()
+        if self._traffic is not None:
+            self._traffic.add(self.messages, self.bytes_sent, self._seconds)
+
+    def _check_open(self, what: str) -> None:
+        if self._freed:
+            name = ", ".join(part for part in (self.algorithm, self.executor) if part)
+            raise RuntimeError(f"{what}: the communicator of this plan ({name}) was freed")
+        if self._closed:
+            raise RuntimeError(f"{what}: this plan is closed")
+
+    def _check_started(self, what: str) -> None:
+        if not self._running:
+            self._check_open(what)
+            raise RuntimeError(f"{what}: this plan was not started")
+
+    def __del__(self) -> None:
+        # A run in flight is kept alive by the channel, so what comes here has none.
+        if not self._closed and MPI is not None and not MPI.Is_finalized():
+            self.close()
