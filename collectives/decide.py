@@ -41,8 +41,9 @@ LONG = 32 << 20
 """From this length on messages are quicker on every library: slots do not stay in a cache."""
 
 CUT = {"Open MPI": 64 << 10}
-"""Lengths in bytes, by MPI library, into which it is better to cut long messages between nodes
-(four hosts, TCP, 1 Gbit/s). Others take them whole as quickly; Intel MPI loses by more messages."""
+"""Lengths in bytes, by MPI library, into which it is better to cut the messages of a long
+allreduce: between nodes (four hosts, TCP, 1 Gbit/s) and, from `LONG` on, inside one. Others take
+them whole as quickly; Intel MPI loses by more messages."""
 
 MOST_SEGMENTS = 64
 
@@ -148,7 +149,8 @@ def _scheduled(
         network=network,
     )
     algorithm = choice.algorithm
-    if network and choice.source == "model" and job.collective is ALLREDUCE:
+    long = network or job.nbytes >= LONG
+    if long and choice.source == "model" and job.collective is ALLREDUCE:
         algorithm = _cut(job.nbytes // size) or algorithm
     if settings.executor != "auto":
         return Decision(algorithm, settings.executor)

@@ -63,6 +63,9 @@ def test_the_suite_judges_every_figure(suite):
         "auto 8 B",
         "auto 8 B x10",
         "auto 64 KiB",
+        "auto, messages 8 B",
+        "auto, messages 8 B x10",
+        "auto, messages 64 KiB",
         "import collectives",
         "first native call of 2 ranks",
         "simulate a ring of 10000 ranks",
@@ -71,9 +74,9 @@ def test_the_suite_judges_every_figure(suite):
         (line,) = [line for line in table if line.startswith(f"{what}: ")]
         assert ("PASS" in line) != ("MISS" in line)
     held, of = table[-1].split()[0], table[-1].split()[2]
-    assert int(of) == 3 * 3 + 3 + 4
+    assert int(of) == 3 * 3 + 2 * 3 + 4
     assert int(held) == said.count(" PASS")
-    assert "of 16 limits held" in table[-1]
+    assert "of 19 limits held" in table[-1]
     simulated = next(line for line in table if line.startswith("its time off"))
     assert "PASS" in simulated
 
