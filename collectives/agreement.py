@@ -137,8 +137,4 @@ def _rendezvous(comm: MPI.Comm, collective: str, timeout: float) -> Rendezvous:
             f"{collective}: {error}. As it is the first call on this communicator, it is not known "
             "who is missing"
         ) from None
-    found = channel.companions.get("rendezvous")
-    if found is None:
-        found = channel.companions["rendezvous"] = Rendezvous(channel)
-    assert isinstance(found, Rendezvous)
-    return found
+    return channel.companion(Rendezvous, lambda: Rendezvous(channel))

@@ -104,12 +104,7 @@ def _run(plan: Plan, settings: Settings) -> None:
 
 def calls_of(comm: MPI.Comm) -> Calls:
     """Return the plans that a communicator keeps."""
-    companions = open_channel(comm).companions
-    calls = companions.get("calls")
-    if calls is None:
-        calls = companions["calls"] = Calls()
-    assert isinstance(calls, Calls)
-    return calls
+    return open_channel(comm).companion(Calls, Calls)
 
 
 def key_of(job: Job, settings: Settings) -> Hashable:

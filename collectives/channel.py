@@ -11,7 +11,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -50,6 +51,9 @@ class Companion(Protocol):
         """Release it: the communicator is about to be freed."""
 
 
+C = TypeVar("C", bound=Companion)
+
+
 class Channel:
     """The private duplicate of a communicator.
 
@@ -58,7 +62,6 @@ class Channel:
         in_flight: the runs under way; they are kept alive, since MPI writes to their memory.
         plans: those that live.
         freed: the communicator is no more.
-        companions: what other modules keep for the communicator, by a name of theirs.
     """
 
     def __init__(self, comm: MPI.Comm, opening: MPI.Request) -> None:
@@ -66,7 +69,7 @@ class Channel:
         self.in_flight: dict[int, InFlight] = {}
         self.plans: weakref.WeakSet[Disowned] = weakref.WeakSet()
         self.freed = False
-        self.companions: dict[str, Companion] = {}
+        self._companions: dict[type[Companion], Companion] = {}
         self._opening: MPI.Request | None = opening
         self._calls = 0
         self._free = deque(range(TAGS))
@@ -95,10 +98,28 @@ class Channel:
         self.freed = True
         for plan in list(self.plans):
             plan.disown()
-        for companion in self.companions.values():
+        for companion in self._companions.values():
             companion.close()
         if self._opening is None and not self.in_flight:
             self.comm.Free()
+
+    def companion(self, kind: type[C], make: Callable[[], C]) -> C:
+        """Return what another module keeps for the communicator; it is made at first use.
+
+        Args:
+            kind: its class; there is one of each.
+            make: makes it. Whether that is collective is its own matter.
+        """
+        found = self.known(kind)
+        if found is None:
+            found = self._companions[kind] = make()
+        return found
+
+    def known(self, kind: type[C]) -> C | None:
+        """Return what another module keeps, if it was made before."""
+        found = self._companions.get(kind)
+        assert found is None or isinstance(found, kind)
+        return found
 
     def take_tag(self) -> int:
         """Return a tag that no living plan has; collective when all have been given out.

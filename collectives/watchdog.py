@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpi4py import MPI
@@ -57,28 +57,43 @@ def watched(make: Callable[[], Plan], comm: MPI.Comm, seconds: float) -> Plan:
     """
     if not seconds > 0:
         raise ValueError(f"timeout={seconds}: needs a number of seconds above 0")
-    watchdog = _watchdog()
-    channel = open_channel(comm)
-    pack = channel.companions.get("pack")
-    if pack is None:
-        pack = channel.companions["pack"] = Pack(watchdog, channel)
-    assert isinstance(pack, Pack)
-    making = _Making(pack, seconds)
-    watchdog.waits[making] = time.monotonic() + seconds
-    try:
+    with limited(comm, seconds, "a plan that is being made"):
         plan = make()
+    return WatchedPlan(plan, pack_of(comm), seconds)
+
+
+def pack_of(comm: MPI.Comm) -> Pack:
+    """Return the ranks of a communicator, as they show themselves. Collective at first use."""
+    channel = open_channel(comm)
+    return channel.companion(Pack, lambda: Pack(_watchdog(), channel))
+
+
+@contextlib.contextmanager
+def limited(comm: MPI.Comm, seconds: float, what: str) -> Iterator[None]:
+    """Return a context that ends the job when it lasts longer. As collective as `pack_of`.
+
+    Args:
+        comm: the communicator whose ranks show their stacks.
+        seconds: the limit.
+        what: what is done inside.
+    """
+    pack = pack_of(comm)
+    span = _Span(pack, seconds, what)
+    waits = pack.watchdog.waits
+    waits[span] = time.monotonic() + seconds
+    try:
+        yield
     finally:
-        del watchdog.waits[making]
-    return WatchedPlan(plan, pack, seconds)
+        del waits[span]
 
 
-class _Making:
-    """Stands for a plan that is being made."""
+class _Span:
+    """Stands for what is done in a context that must not last too long."""
 
-    algorithm, executor = "a plan that is being made", "none yet"
+    executor = "no plan"
 
-    def __init__(self, pack: Pack, seconds: float) -> None:
-        self.pack, self.seconds = pack, seconds
+    def __init__(self, pack: Pack, seconds: float, what: str) -> None:
+        self.pack, self.seconds, self.algorithm = pack, seconds, what
 
     def waiting_for(self) -> list[int]:
         """Nobody knows: MPI does not tell who is missing in its own collectives."""
@@ -187,7 +202,7 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        self.waits: dict[WatchedPlan | _Making, float] = {}
+        self.waits: dict[WatchedPlan | _Span, float] = {}
         self.packs: list[Pack] = []
         self._rank, self._size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
         self.witness = Witness(self._rank)
@@ -250,7 +265,7 @@ class Watchdog:
             lines.append(f"has waited {seconds:.1f} s for {what}, {self._missing(plan)}")
         return "\n".join(lines) or "is in no watched wait"
 
-    def _missing(self, plan: WatchedPlan | _Making) -> str:
+    def _missing(self, plan: WatchedPlan | _Span) -> str:
         try:
             if plan.executor == "python" and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
                 return "of ranks that this MPI does not let another thread find out"
@@ -290,9 +305,4 @@ class Watchdog:
 
 def _watchdog() -> Watchdog:
     """Return that of this process. It is kept with MPI's communicator of this process alone."""
-    companions = open_channel(MPI.COMM_SELF).companions
-    found = companions.get("watchdog")
-    if found is None:
-        found = companions["watchdog"] = Watchdog()
-    assert isinstance(found, Watchdog)
-    return found
+    return open_channel(MPI.COMM_SELF).companion(Watchdog, Watchdog)

@@ -225,14 +225,21 @@ class Node:
             self._windows[i] = None
 
 
-class _NoNode:
-    """Stands for a node whose ranks cannot share memory, so that it is not tried again."""
+class _Found:
+    """The node of a communicator, or why it has none, so that it is not looked for again."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    def __init__(self, channel: Channel) -> None:
+        self.node: Node | None = None
+        self.why = ""
+        try:
+            self.node = Node(channel)
+        except SharedMemoryError as error:
+            self.why = str(error)
 
     def close(self) -> None:
-        """Nothing was made."""
+        """Close the node."""
+        if self.node is not None:
+            self.node.close()
 
 
 def open_node(comm: MPI.Comm) -> Node:
@@ -244,23 +251,16 @@ def open_node(comm: MPI.Comm) -> Node:
         SharedMemoryError: the ranks cannot share memory; on all ranks.
     """
     channel = open_channel(comm)
-    node = channel.companions.get("node")
-    if node is None:
-        try:
-            node = Node(channel)
-        except SharedMemoryError as error:
-            node = _NoNode(str(error))
-        channel.companions["node"] = node
-    if isinstance(node, _NoNode):
-        raise SharedMemoryError(node.why)
-    assert isinstance(node, Node)
-    return node
+    found = channel.companion(_Found, lambda: _Found(channel))
+    if found.node is None:
+        raise SharedMemoryError(found.why)
+    return found.node
 
 
 def known_node(comm: MPI.Comm) -> Node | None:
     """Return the node of a communicator if it was asked for before; not collective."""
-    node = open_channel(comm).companions.get("node")
-    return node if isinstance(node, Node) else None
+    found = open_channel(comm).known(_Found)
+    return None if found is None else found.node
 
 
 def empty(

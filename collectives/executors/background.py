@@ -46,7 +46,7 @@ class BackgroundPlan(BoundPlan):
         self._channel = channel
         plan.hand_over()
         self._traffic = traffic
-        self._worker = _worker_of(channel)
+        self._worker = channel.companion(_Worker, _Worker)
         self._job = np.zeros(program.JOB_FINISHED + program.SEMAPHORE, np.int64)
         self._job[program.JOB_STATE] = plan.state
         self._address = int(self._job.ctypes.data)
@@ -117,11 +117,3 @@ class _Worker:
 def _make_semaphore(address: int) -> None:
     if ctypes.CDLL(None).sem_init(ctypes.c_void_p(address), 0, 0):
         raise OSError("sem_init: this system has no semaphores")
-
-
-def _worker_of(channel: Channel) -> _Worker:
-    worker = channel.companions.get("worker")
-    if worker is None:
-        worker = channel.companions["worker"] = _Worker()
-    assert isinstance(worker, _Worker)
-    return worker

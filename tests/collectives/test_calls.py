@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import collectives
-from collectives.calls import KEPT
+from collectives.calls import KEPT, Calls
 from collectives.channel import open_channel
 from tests.collectives.cases import CASES, EXECUTORS
 
@@ -27,7 +27,7 @@ def test_more_kinds_of_calls_than_are_kept(comm, executor):
             whole = np.zeros(p * k, dtype)
             collectives.allgather(np.full(k, r, dtype), whole, **how)
             np.testing.assert_array_equal(whole, np.repeat(np.arange(p), k))
-    calls = open_channel(comm).companions.get("calls")
+    calls = open_channel(comm).known(Calls)
     if executor == "python":
         assert calls is None
     elif executor != "auto" or len(EXECUTORS) > 1:

@@ -96,7 +96,7 @@ def test_kept_plans_and_drop_ins_are_refused_too(comm, executor):
     with pytest.raises(ValueError, match="comm: "):
         collectives.allreduce(np.ones(3), comm=own, executor=executor)
 
-    ours = as_intracomm(comm.Dup(), executor=executor)
+    ours = as_intracomm(comm.Dup(), allreduce="ours", executor=executor)
     x = np.ones(3)
     again = ours.Allreduce_init(x, np.empty(3))
     for _ in range(2):
