@@ -11,6 +11,7 @@ from collectives.intracomm.blocking import Blocking
 from collectives.intracomm.engine import Engine, Family
 from collectives.intracomm.nonblocking import NonBlockingCollectives
 from collectives.intracomm.persistent import PersistentCollectives
+from collectives.intracomm.shortcuts import shorten
 
 
 class Intracomm(Blocking, NonBlockingCollectives, PersistentCollectives):
@@ -96,5 +97,6 @@ def adopt(comm: MPI.Comm, family: Family) -> MPI.Comm:
         if isinstance(comm, base):
             ours = comm if isinstance(comm, Intracomm) else make(comm)
             ours._engine = Engine(ours, family)
+            shorten(ours, ours._engine)
             return ours
     raise TypeError(f"comm: is a {type(comm).__name__}; needs an intracommunicator")

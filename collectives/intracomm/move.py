@@ -47,7 +47,7 @@ def bcast(here: Here, buf: Any, root: Any) -> Work | None:
     job = Job(
         BCAST, lambda blocks: Split(data, blocks), data.nbytes, root=root, target=data, layout=()
     )
-    return Work(job, placer.before, placer.after)
+    return Work(job, placer.before, placer.after, library=not message.kind.carried)
 
 
 def allgather(here: Here, sendbuf: Any, recvbuf: Any, *, vector: bool) -> Work:
@@ -70,7 +70,7 @@ def allgather(here: Here, sendbuf: Any, recvbuf: Any, *, vector: bool) -> Work:
         bounds=bounds,
         layout=tuple(bounds),
     )
-    return Work(job, placer.before, placer.after)
+    return Work(job, placer.before, placer.after, library=not target.kind.carried)
 
 
 def alltoall(here: Here, sendbuf: Any, recvbuf: Any, *, vector: bool) -> Work:
@@ -108,7 +108,7 @@ def alltoall(here: Here, sendbuf: Any, recvbuf: Any, *, vector: bool) -> Work:
         straight=vector,
         layout=None if vector else (),
     )
-    return Work(job, placer.before, placer.after)
+    return Work(job, placer.before, placer.after, library=not target.kind.carried)
 
 
 def runs(spec: Any, writable: bool, size: int, vector: bool) -> Message:

@@ -11,6 +11,10 @@ from collectives.intracomm.kind import Kind
 from collectives.op import MAX, MIN, PROD, SUM, Op
 
 _OURS = {MPI.SUM.handle: SUM, MPI.PROD.handle: PROD, MPI.MIN.handle: MIN, MPI.MAX.handle: MAX}
+_NAMES = {
+    getattr(MPI, name).handle: name
+    for name in ("LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR", "MAXLOC", "MINLOC")
+}
 _ALLOWED: dict[tuple[int, int], bool] = {}
 
 
@@ -71,4 +75,4 @@ def _local(op: MPI.Op, datatype: MPI.Datatype) -> Op:
         if inout is not out:
             out[...] = inout
 
-    return Op("MPI", reduce)
+    return Op(f"MPI.{_NAMES.get(op.handle, 'Op')}", reduce)

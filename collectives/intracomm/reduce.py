@@ -45,7 +45,7 @@ def allreduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op) -> Work | None
         target=into,
         layout=(),
     )
-    return Work(job, placer.before, placer.after)
+    return Work(job, placer.before, placer.after, library=not target.kind.carried)
 
 
 def reduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op, root: Any) -> Work | None:
@@ -79,7 +79,7 @@ def reduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op, root: Any) -> Wor
         target=into,
         layout=(),
     )
-    return Work(job, placer.before, placer.after)
+    return Work(job, placer.before, placer.after, library=not message.kind.carried)
 
 
 def reduce_scatter_block(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op) -> Work | None:
@@ -147,7 +147,7 @@ def _scattered(
     )
     placer.first(data, work)
     placer.last(mine, into)
-    return Work(job, placer.before, placer.after)
+    return Work(job, placer.before, placer.after, library=not whole.kind.carried)
 
 
 def _on_host(op: Op) -> bool:

@@ -19,23 +19,12 @@ from collectives.intracomm.report import Tally
 from collectives.intracomm.running import Running
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     _Request = MPI.Request
 else:
     # An object must be made by the `__new__` of the very class of MPI that it extends.
     _Request = object
-
-
-class Gate:
-    """Keeps what the library has started from beginning in the midst of a blocking call.
-
-    Attributes:
-        lock: held by whoever begins such a run, or a blocking call.
-        busy: a blocking call is under way.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.busy = False
 
 
 class _Waiting(_Request):
@@ -44,6 +33,7 @@ class _Waiting(_Request):
     _running: Running
     _progress: Progress
     _tally: Tally | None
+    _limit: Callable[[], AbstractContextManager[None]]
 
     def __new__(cls, handle: MPI.Request, *args: Any) -> Any:
         """Take the handle over."""
@@ -52,7 +42,8 @@ class _Waiting(_Request):
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until the collective is finished."""
         begin = perf_counter()
-        self._progress.wait_for(self._running)
+        with self._limit():
+            self._progress.wait_for(self._running)
         super().Wait(status)
         if self._tally is not None:
             self._tally.seconds += perf_counter() - begin
@@ -93,9 +84,10 @@ class NonBlocking(_Waiting, MPI.Request):
         running: Running,
         progress: Progress,
         tally: Tally | None,
+        limit: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._running, self._progress = running, progress
-        self._tally = tally
+        self._tally, self._limit = tally, limit
 
 
 class Persistent(_Waiting, MPI.Prequest):
@@ -105,13 +97,13 @@ class Persistent(_Waiting, MPI.Prequest):
         handle: what MPI sees.
         running: a run of it.
         progress: looks after it.
-        gate: of its communicator.
         is_started: tells whether the handle is started and not complete.
+        tally: counts the seconds of waits.
+        limit: a context for waits.
         count: called with the seconds of each start.
-        release: called when it is freed.
 
     Attributes:
-        lock: held by whoever begins a run that the library has started.
+        lock: held by whoever starts it, or begins a run that the library has started.
     """
 
     def __init__(
@@ -119,16 +111,15 @@ class Persistent(_Waiting, MPI.Prequest):
         handle: MPI.Prequest,
         running: Running,
         progress: Progress,
-        gate: Gate,
         is_started: Callable[[], bool],
         tally: Tally | None,
+        limit: Callable[[], AbstractContextManager[None]],
         count: Callable[[float], None],
-        release: Callable[[], None],
     ) -> None:
-        self._running, self._progress, self._gate = running, progress, gate
+        self._running, self._progress = running, progress
         self._is_started, self._tally, self._count = is_started, tally, count
-        self._release = release
-        self.lock = gate.lock
+        self._limit = limit
+        self.lock = threading.Lock()
         progress.watch(self)
 
     def Start(self) -> None:
@@ -138,8 +129,8 @@ class Persistent(_Waiting, MPI.Prequest):
             self._begin_if(lambda: True)
 
     def advance(self) -> bool:
-        """Begin, if the library has started it, unless a blocking call is under way."""
-        return self._gate.busy or not self.begin_if_started()
+        """Begin, if the library has started it; return whether there was nothing to do."""
+        return not self.begin_if_started()
 
     def begin_if_started(self) -> bool:
         """Begin, if the library's Startall has started it just now. The lock is held."""
@@ -153,10 +144,11 @@ class Persistent(_Waiting, MPI.Prequest):
         return begun
 
     def Free(self) -> None:
-        """Free the request and what belongs to it."""
+        """Free the request and what belongs to it; a run under way is finished before."""
+        with self.lock:
+            self.begin_if_started()
         self._progress.unwatch(self)
         self._running.close()
-        self._release()
         super().Free()
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:

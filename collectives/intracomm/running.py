@@ -24,7 +24,8 @@ class Running:
         in_flight: the runs in flight on the communicator, by tag.
         progress: looks after it.
         complete: called when it is finished.
-        once: it is not begun again, so that what it holds is released when it is finished.
+        release: called when the plan is closed, if given.
+        once: it is not begun again, so that the plan is closed when it is finished.
 
     Attributes:
         tag: as above.
@@ -40,6 +41,7 @@ class Running:
         in_flight: MutableMapping[int, InFlight],
         progress: Progress,
         complete: Callable[[], None],
+        release: Callable[[], None] | None,
         *,
         once: bool,
     ) -> None:
@@ -50,7 +52,7 @@ class Running:
         self.tag = tag
         self._in_flight = in_flight
         self._progress = progress
-        self._complete = complete
+        self._complete, self._release = complete, release
         self._once = once
         self._error: Exception | None = None
 
@@ -67,9 +69,13 @@ class Running:
             assert self._work is not None
             for copy in self._work.before:
                 copy()
-            self._plan.start()
-            if self.tag in self._in_flight:
-                self._in_flight[self.tag] = self
+            # The plan leaves this in its place, so that nobody finds the plan itself.
+            self._in_flight[self.tag] = self
+            try:
+                self._plan.start()
+            except BaseException:
+                self._in_flight.pop(self.tag, None)
+                raise
             self.under_way = True
         self._progress.add(self)
         return True
@@ -104,18 +110,23 @@ class Running:
         self.under_way = False
         self._progress.remove(self)
         if self._once:
-            if self._error is None:
-                self._plan.close()
-            self._plan = self._work = None
+            self._close()
         self._complete()
         return True
 
     def close(self) -> None:
-        """Close the plan: it will not be begun again."""
+        """Close the plan, now or when it is finished: it will not be begun again."""
         with self.lock:
-            if self._plan is not None:
-                self._plan.close()
-            self._plan = self._work = None
+            self._once = True
+            if not self.under_way:
+                self._close()
+
+    def _close(self) -> None:
+        if self._plan is not None and self._error is None:
+            self._plan.close()
+            if self._release is not None:
+                self._release()
+        self._plan = self._work = None
 
     def raise_error(self) -> None:
         """Raise what went wrong, if something did; once."""

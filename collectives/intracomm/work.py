@@ -40,12 +40,14 @@ class Work:
         before: copies to be made first, in each run.
         after: copies to be made when it is finished.
         only: the one algorithm that will do, whatever the settings say; "": any.
+        library: the library knows such elements, too.
     """
 
     job: Job
     before: Sequence[Copy] = field(default=())
     after: Sequence[Copy] = field(default=())
     only: str = ""
+    library: bool = True
 
 
 def cut(bounds: Sequence[int], each: int) -> list[int]:

@@ -7,9 +7,11 @@ import pytest
 from mpi4py import MPI
 
 from collectives import as_intracomm
+from collectives.collective import COLLECTIVES
 
 SIZES = (1, 2, 3, 4, 8)
-EXECUTORS = ("python", "auto")
+HOW = {"python": {"executor": "python"}, "ours": dict.fromkeys(COLLECTIVES, "ours"), "auto": {}}
+EXECUTORS = list(HOW)
 
 
 class HostTensor:
@@ -85,7 +87,7 @@ def values(rank, n, k=0):
 @pytest.mark.ranks(*SIZES, every_mpi=True)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_each_form_gives_what_the_library_gives(comm, executor):
-    ours = as_intracomm(comm, executor=executor)
+    ours = as_intracomm(comm, **HOW[executor])
     size, rank = comm.size, comm.rank
     for dtype in ("f8", "i4", "i8"):
         for name, form in forms(dtype).items():
@@ -121,7 +123,7 @@ def test_each_form_gives_what_the_library_gives(comm, executor):
 @pytest.mark.ranks(*SIZES, every_mpi=True)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_movers_take_counts_and_displacements(comm, executor):
-    ours = as_intracomm(comm, executor=executor)
+    ours = as_intracomm(comm, **HOW[executor])
     size, rank = comm.size, comm.rank
     counts = [(r * 2 + 1) % 4 for r in range(size)]
     displs = [sum(counts[r + 1 :]) + (size - r) for r in range(size)]  # gaps, and backwards
@@ -164,7 +166,7 @@ def test_movers_take_counts_and_displacements(comm, executor):
 @pytest.mark.ranks(*SIZES, every_mpi=True)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_the_root_may_be_in_place_and_others_pass_nothing(comm, executor):
-    ours = as_intracomm(comm, executor=executor)
+    ours = as_intracomm(comm, **HOW[executor])
     size, rank = comm.size, comm.rank
     for root in range(size):
         for in_place in (False, True):  # at the root only: the others must not notice
@@ -195,7 +197,7 @@ def test_the_root_may_be_in_place_and_others_pass_nothing(comm, executor):
 @pytest.mark.ranks(*SIZES, every_mpi=True)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_reduce_scatter(comm, executor):
-    ours = as_intracomm(comm, executor=executor)
+    ours = as_intracomm(comm, **HOW[executor])
     size, rank = comm.size, comm.rank
     counts = [(r * 3 + 1) % 4 for r in range(size)]
     x = values(rank, sum(counts)).astype("i8")
@@ -220,7 +222,7 @@ def test_reduce_scatter(comm, executor):
 @pytest.mark.ranks(2, 3, every_mpi=True)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_movers_take_datatypes_of_the_user_and_other_ones_on_each_rank(comm, executor):
-    ours = as_intracomm(comm, executor=executor)
+    ours = as_intracomm(comm, **HOW[executor])
     rank = comm.rank
     every_other = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()
     swapped = MPI.DOUBLE.Create_indexed([1, 1, 1], [2, 0, 1]).Commit()
@@ -247,7 +249,7 @@ def moved_to(buf, datatype):
 
 @pytest.mark.ranks(2, every_mpi=True)
 def test_what_is_wrong_is_said_before_any_message(comm):
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **HOW["ours"])
     good = np.zeros(4)
     mistakes = [
         (ValueError, lambda: ours.Allreduce(good, np.zeros(3))),

@@ -5,10 +5,12 @@ import pytest
 from mpi4py import MPI
 
 from collectives import as_intracomm
+from collectives.collective import COLLECTIVES
 from collectives.intracomm import Cartcomm, Distgraphcomm, Graphcomm, Intracomm
 from collectives.intracomm.report import Report, Way
 
 SIZES = (1, 2, 3, 4, 8)
+OURS = dict.fromkeys(COLLECTIVES, "ours")
 
 
 def works(comm):
@@ -85,9 +87,9 @@ def larger(inbuf, inout, datatype):
 
 
 @pytest.mark.ranks(*SIZES, every_mpi=True)
-@pytest.mark.parametrize("executor", ["python", "auto"])
-def test_operations(comm, executor):
-    ours = as_intracomm(comm, executor=executor)
+@pytest.mark.parametrize("how", [{"executor": "python"}, OURS, {}])
+def test_operations(comm, how):
+    ours = as_intracomm(comm, **how)
     size, rank = comm.size, comm.rank
     x = ((np.arange(40) * 7 + rank * 3) % 9 - 4).astype("i4")
     commutes = MPI.Op.Create(larger, commute=True)
@@ -143,7 +145,7 @@ def test_an_operation_that_does_not_commute_keeps_the_order_of_ranks(comm):
 @pytest.mark.ranks(1, 2, 3, every_mpi=True)
 def test_calls_that_were_made_before_are_right_on_other_arrays(comm):
     """Ranks take different ways to one plan: bare arrays, types, in place, other layouts."""
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, allreduce="ours")
     size, rank = comm.size, comm.rank
     for k in range(6):
         for op, fold in ((MPI.SUM, np.sum), (MPI.MAX, np.max)):

@@ -9,8 +9,10 @@ import pytest
 from mpi4py import MPI
 
 from collectives import as_intracomm
+from collectives.collective import COLLECTIVES
 
 SIZES = (1, 2, 3, 4)
+OURS = dict.fromkeys(COLLECTIVES, "ours")
 
 
 def expected(size, k):
@@ -20,7 +22,7 @@ def expected(size, k):
 @pytest.mark.ranks(*SIZES, every_mpi=True)
 @pytest.mark.parametrize("executor", ["python", "auto"])
 def test_two_in_flight_are_waited_for_in_another_order_on_each_rank(comm, executor):
-    ours = as_intracomm(comm, executor=executor)
+    ours = as_intracomm(comm, **{**OURS, "executor": executor})
     for n in (1, 1000, 100_000):
         totals = [np.zeros(n), np.zeros(n), np.zeros(n)]
         parts = [np.full(n, comm.rank + k, "f8") for k in range(3)]
@@ -38,7 +40,7 @@ def test_two_in_flight_are_waited_for_in_another_order_on_each_rank(comm, execut
 
 @pytest.mark.ranks(*SIZES, every_mpi=True)
 def test_a_blocking_call_between_start_and_wait(comm):
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **OURS)
     total, again = np.zeros(3), np.zeros(3)
     request = ours.Iallreduce(np.ones(3), total)
     if comm.rank % 2:
@@ -53,7 +55,7 @@ def test_a_blocking_call_between_start_and_wait(comm):
 
 @pytest.mark.ranks(1, 2, 3, every_mpi=True)
 def test_the_library_waits_for_lists_with_its_own_requests_among_them(comm):
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **OURS)
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     for wait in (MPI.Request.Waitall, MPI.Request.waitall, _testall, _waitany):
         total, got = np.zeros(5), np.zeros(1, "i8")
@@ -83,7 +85,7 @@ def _waitany(requests):
 @pytest.mark.ranks(2, 3, every_mpi=True)
 def test_it_goes_on_while_a_rank_waits_in_the_library(comm):
     """MPI promises it: rank 0 hears of the end only after the others have seen it."""
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **OURS)
     total = np.zeros(50_000)
     request = ours.Iallreduce(np.ones(50_000), total)
     if comm.rank == 0:
@@ -98,7 +100,7 @@ def test_it_goes_on_while_a_rank_waits_in_the_library(comm):
 
 @pytest.mark.ranks(2, every_mpi=True)
 def test_it_goes_on_while_a_rank_is_in_a_collective_of_another_communicator(comm):
-    one = as_intracomm(comm)
+    one = as_intracomm(comm, **OURS)
     other = one.Dup()
     total = np.zeros(1000)
     request = one.Iallreduce(np.ones(1000), total)
@@ -116,7 +118,7 @@ def test_it_goes_on_while_a_rank_is_in_a_collective_of_another_communicator(comm
 
 @pytest.mark.ranks(1, 2, 3, every_mpi=True)
 def test_every_non_blocking_and_persistent_form(comm):
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **OURS)
     size, rank = comm.size, comm.rank
     x = np.arange(2.0 * size) + rank
     root = size - 1
@@ -168,7 +170,7 @@ def test_every_non_blocking_and_persistent_form(comm):
 
 @pytest.mark.ranks(1, 2, 3, every_mpi=True)
 def test_the_library_starts_and_waits_for_persistent_ones(comm):
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **OURS)
     x, total, word = np.zeros(4), np.zeros(4), np.zeros(1, "i8")
     requests = [ours.Allreduce_init(x, total), ours.Bcast_init(word, 0)]
     for k in range(3):
@@ -190,7 +192,7 @@ def test_the_library_starts_and_waits_for_persistent_ones(comm):
 
 @pytest.mark.ranks(2, every_mpi=True)
 def test_memory_is_released_when_it_is_finished(comm):
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **OURS)
     part, total = np.ones(10), np.zeros(10)
     before = sys.getrefcount(part), sys.getrefcount(total)
     for request in (ours.Iallreduce(part, total), ours.Iallgather(part[:5], total)):
@@ -202,7 +204,7 @@ def test_memory_is_released_when_it_is_finished(comm):
 
 @pytest.mark.ranks(2)
 def test_the_thread_that_looks_after_them_is_one_and_ends(comm):
-    ours = as_intracomm(comm)
+    ours = as_intracomm(comm, **OURS)
     for _ in range(3):
         ours.Ibarrier().Wait()
     helpers = [t for t in threading.enumerate() if t.name == "collectives"]
