@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
-from collectives.commands import bench, draw, explain, list, run, simulate, tune, verify
+from collectives.commands import bench, draw, explain, run, simulate, tune, verify
+from collectives.commands import list as list_
 from collectives.commands.arguments import Parser, UsageError
+from collectives.commands.arguments import names as read_names
+from collectives.commands.named import nearest
 
 COMMANDS = {
     "list": (
-        list,
+        list_,
         "show the algorithms",
         """\
 python -m collectives list
-python -m collectives list --collective allreduce --ranks 64""",
+python -m collectives list allreduce --ranks 64
+python -m collectives list ring""",
     ),
     "verify": (
         verify,
         "prove the algorithms, for each number of ranks",
         """\
 python -m collectives verify
-python -m collectives verify --sizes 1:33
-python -m collectives verify --sizes 1:8 --tunables
-python -m collectives verify --sizes 2,4,100 --collective allreduce --algorithm ring,tree""",
+python -m collectives verify --ranks 1:33
+python -m collectives verify allreduce --ranks 1:8 --tunables
+python -m collectives verify ring,tree --collective allreduce --ranks 2,4,100""",
     ),
     "simulate": (
         simulate,
@@ -31,7 +37,7 @@ python -m collectives verify --sizes 2,4,100 --collective allreduce --algorithm 
         """\
 python -m collectives simulate ring --ranks 10000 --bytes 100M
 python -m collectives simulate rabenseifner --ranks 64 --bytes 1M --latency 1us --bandwidth 25
-python -m collectives simulate binomial --collective bcast --ranks 16 --bytes 8K --straggler 3:1ms
+python -m collectives simulate bcast binomial --ranks 16 --bytes 8K --straggler 3:1ms
 python -m collectives simulate chain:segments=64 -n 64 --bytes 64M --goal chain.goal
 python -m collectives simulate ring -n 64 --bytes 1M --nodes 8 --latency 300ns --latency-between 2us
 python -m collectives simulate tree -n 64 --bytes 1M --noise 1us:pareto --runs 9 --straggler 7:2""",
@@ -41,19 +47,19 @@ python -m collectives simulate tree -n 64 --bytes 1M --noise 1us:pareto --runs 9
         "draw a space-time diagram of an algorithm",
         """\
 python -m collectives draw ring --ranks 8 -o ring.svg
-python -m collectives draw chain:segments=4 --collective bcast --ranks 6 -o chain.svg
+python -m collectives draw bcast chain:segments=4 --ranks 6 -o chain.svg
 python -m collectives draw rabenseifner --ranks 4 --text""",
     ),
     "bench": (
         bench,
         "time the algorithms beside the MPI library's own calls",
         """\
-python -m collectives bench allreduce --ranks 2 --sizes 8:64M
-python -m collectives bench allreduce --ranks 4 --sizes 8,1K,64K,1M --algorithm ring --json r.json
+python -m collectives bench allreduce --ranks 2 --bytes 8:64M
+python -m collectives bench allreduce ring --ranks 4 --bytes 8,1K,64K,1M --json r.json
 python -m collectives bench allreduce --executor all --placement all --algorithm auto --plot r.svg
-python -m collectives bench all --sizes 1K,1M --algorithm auto --mode all --compare native,gloo
+python -m collectives bench all --bytes 1K,1M --algorithm auto --mode all --compare native,gloo
 python -m collectives bench --suite standard
-srun -N 2 --ntasks-per-node 4 python -m collectives bench bcast --sizes 1M""",
+srun -N 2 --ntasks-per-node 4 python -m collectives bench bcast --bytes 1M""",
     ),
     "tune": (
         tune,
@@ -70,7 +76,8 @@ srun -N 2 --ntasks-per-node 4 python -m collectives tune -o table.toml""",
         """\
 python -m collectives explain allreduce -n 4 --bytes 1MiB
 python -m collectives explain allreduce -n 4 --bytes 1MiB --table table.toml
-python -m collectives explain bcast -n 2 --bytes 64K --executor python""",
+python -m collectives explain bcast -n 2 --bytes 64K --executor python
+python -m collectives explain allreduce -n 64 --bytes 1M --nodes 8 --latency-between 5us""",
     ),
     "run": (
         run,
@@ -83,14 +90,37 @@ python -m collectives run -n 2 --table table.toml --bcast library -m package.mod
 }
 
 
+_EXAMPLE = """\
+an example:
+  python -m collectives draw ring --ranks 4 --text
+
+'python -m collectives COMMAND --help' shows options and examples."""
+
+_NOBODY_READS = 141
+"""The exit code where the reader of the output has gone: that of a program which SIGPIPE ends."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 0, 1 for a failure, 2 for a wrong word."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(words)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # As in ``| head``. Python itself would complain of what it cannot write at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _NOBODY_READS
+
+
+def _run(words: list[str]) -> int:
     parser = Parser(
         prog="python -m collectives",
         description="MPI collectives as schedules: list, prove, simulate, draw and time them.",
-        epilog="'python -m collectives COMMAND --help' shows options and examples.",
+        epilog=_EXAMPLE,
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     parsers = {}
     for name, (module, summary, examples) in COMMANDS.items():
         epilog = "examples:\n" + "".join(f"  {line}\n" for line in examples.splitlines())
@@ -102,11 +132,27 @@ def main(argv: Sequence[str] | None = None) -> int:
             allow_abbrev=name != "run",  # options of a program that is run are not ours
         )
         module.add(parsers[name])
-    args = parser.parse_args(argv)
-    args.argv = sys.argv[1:] if argv is None else argv
+    if not words:
+        parser.print_help()
+        return 0
+    if not words[0].startswith("-") and words[0] not in COMMANDS:
+        known = [*COMMANDS]
+        parser.error(
+            f"no command {words[0]!r}{nearest(words[0], known)}; there are: {', '.join(known)}"
+        )
+    args, others = parser.parse_known_args(words)
+    if args.command is None:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    # Names may stand before and behind options, where argparse takes the first ones only.
+    named = hasattr(args, "names") and not any(word.startswith("-") for word in others)
+    if others and not named:
+        parsers[args.command].error(f"unrecognized arguments: {' '.join(others)}")
+    args.argv = words
     try:
+        if named:
+            args.names = [*args.names, *map(read_names, others)]
         code: int = COMMANDS[args.command][0].run(args)
-    except UsageError as error:
+    except (UsageError, ArgumentTypeError) as error:
         parsers[args.command].error(str(error))
     return code
 

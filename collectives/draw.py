@@ -14,9 +14,13 @@ from xml.sax.saxutils import escape
 
 from collectives.messages import Message, messages_of
 from collectives.registry import Algorithm
+from collectives.step import Send, scalar
 
 MAX_MESSAGES = 4000
-"""A picture with more arrows than that shows nothing."""
+"""A picture with more arrows than that, or a text with more messages, shows nothing."""
+
+MAX_CELLS = 20_000
+"""The most ranks times rounds of a picture."""
 
 MAX_RANKS = 512
 """A picture or a text of more ranks than that is of no use, and takes long to find out."""
@@ -57,17 +61,12 @@ def draw_svg(algorithm: Algorithm, size: int) -> str:
 
     Raises:
         ValueError: ``size`` is not in 1 .. `MAX_RANKS`, or it would have more than `MAX_MESSAGES`
-            arrows.
+            arrows or `MAX_CELLS`.
         ScheduleError: a send or a receive has no partner.
     """
-    _check_size(size)
+    _check(algorithm, size, "picture", MAX_CELLS)
     blocks = algorithm.blocks(size)
     rounds, messages = messages_of(algorithm, size)
-    if len(messages) > MAX_MESSAGES:
-        raise ValueError(
-            f"size={size}: the picture would have {len(messages)} arrows; "
-            f"{MAX_MESSAGES} are the most that show anything. Take fewer ranks"
-        )
     sheet = _Sheet(size, rounds)
     arrows = _arrows(sheet, messages, blocks)
     title = f"{algorithm.collective.name}: {algorithm.spec}, {_count(size, 'rank')}"
@@ -95,10 +94,10 @@ def draw_text(algorithm: Algorithm, size: int) -> str:
     """Return the schedule as text: a line for each round, ``+`` for Reduce and ``=`` for Recv.
 
     Raises:
-        ValueError: ``size`` is not in 1 .. `MAX_RANKS`.
+        ValueError: ``size`` is not in 1 .. `MAX_RANKS`, or there are more than `MAX_MESSAGES`.
         ScheduleError: a send or a receive has no partner.
     """
-    _check_size(size)
+    _check(algorithm, size, "text", None)
     blocks = algorithm.blocks(size)
     rounds, messages = messages_of(algorithm, size)
     lines = [
@@ -121,9 +120,25 @@ def draw_text(algorithm: Algorithm, size: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _check_size(size: int) -> None:
+def _check(algorithm: Algorithm, size: int, what: str, cells: int | None) -> None:
+    """Check that a schedule can be shown, without a list of its messages.
+
+    Raises:
+        ValueError: it is too large.
+    """
     if not 1 <= size <= MAX_RANKS:
         raise ValueError(f"size={size}: needs 1 to {MAX_RANKS} ranks")
+    sent = 0
+    for rank in range(size):
+        for k, steps in enumerate(algorithm.generate(rank, size), 1):
+            sent += len({int(s.peer) for s in map(scalar, steps) if isinstance(s, Send)})
+            found = [(sent, MAX_MESSAGES, "messages"), (size * k, cells, "ranks times rounds")]
+            for number, most, of_what in found:
+                if most is not None and number > most:
+                    raise ValueError(
+                        f"size={size}: the {what} would have more than {most} {of_what}, and show "
+                        "nothing. Take fewer ranks; 'list --ranks P' counts rounds and messages"
+                    )
 
 
 @dataclass(frozen=True, slots=True)

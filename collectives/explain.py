@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collectives.collective import Collective
@@ -18,6 +19,10 @@ from collectives.select import (
 )
 from collectives.table import Section, Table, Way
 from collectives.topology import Topology
+from collectives.units import model_lines
+
+SHOWN = 3
+"""So many algorithms that take equally long are named in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +65,17 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """The explanation as lines, the chosen candidate marked with ``*``."""
+        """The explanation as lines, the chosen candidate marked with ``*``; equals share a line."""
         rows = [("", "algorithm", "executor", "predicted us", "measured us")]
-        chosen = self.choice.algorithm, self.choice.executor
-        rows += [
-            ("*" if c.way == chosen else "", *c.way, _us(c.predicted), _us(c.measured))
-            for c in self.candidates
-        ]
+        for group in _equals(self.candidates):
+            ways = [c.way for c in group]
+            chosen = self.choice.algorithm, self.choice.executor
+            mark = "*" if chosen in ways else ""
+            ways.sort(key=lambda way: way != chosen)
+            names = [way.algorithm for way in ways]
+            more = f", {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            times = _us(group[0].predicted), _us(group[0].measured)
+            rows.append((mark, ", ".join(names[:SHOWN]) + more, ways[0].executor, *times))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(
@@ -76,6 +85,15 @@ class Explanation:
             for row in rows
         ]
         return "\n".join((self.title, self.why, "", *lines, *((self.note,) if self.note else ())))
+
+
+def _equals(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Return the candidates in groups that differ in nothing that is shown but the algorithm."""
+    groups: dict[tuple[str, str, str], list[Candidate]] = {}
+    for c in candidates:
+        key = c.way.executor, _us(c.predicted), _us(c.measured)
+        groups.setdefault(key, []).append(c)
+    return list(groups.values())
 
 
 def explain(
@@ -124,9 +142,9 @@ def explain(
     return Explanation(
         title,
         choice,
-        _why(choice, candidates, table, section, models),
+        _why(choice, candidates, table, section, models, model is not None),
         tuple(candidates),
-        _NOTE if table is None else "",
+        _NOTE if table is None and model is None else "",
     )
 
 
@@ -153,6 +171,7 @@ def _why(
     table: Table | None,
     section: Section | None,
     models: dict[str, Model | Topology],
+    given: bool,
 ) -> str:
     chosen = Way(choice.algorithm, choice.executor)
     name = f"{choice.algorithm} on the {choice.executor} executor"
@@ -165,13 +184,16 @@ def _why(
             ratio = (best.measured or 0.0) / choice.seconds
             why += f" Next: {best.way.algorithm} on {best.way.executor}, {ratio:.2f} x that."
         return why
-    if table is None:
+    if given:
+        reason = "the costs are given"
+    elif table is None:
         reason = "there is no table"
     elif section is None:
         reason = "the table has no such case"
     else:
         reason = "the table has none on these executors"
-    return f"{name}: {reason}, and the model prices it lowest, {took}: {models[choice.executor]}."
+    assumed = "\n".join(model_lines(models[choice.executor]))
+    return f"{name}: {reason}, and the model prices it lowest, {took}.\n{assumed}"
 
 
 def _us(seconds: float | None) -> str:

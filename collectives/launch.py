@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -123,6 +124,10 @@ def replace_by_mpiexec(ranks: int, program: Sequence[str]) -> NoReturn:
     command = mpiexec_command(ranks, program)
     sys.stdout.flush()
     sys.stderr.flush()
+    if hasattr(signal, "SIGPIPE"):
+        # Python ignores it, and mpiexec would inherit that, and complain where the reader of its
+        # output has gone.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(command[0], command, launch_environment(ranks, os.environ))
 
 

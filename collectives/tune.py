@@ -30,6 +30,7 @@ from collectives.regret import Regret, regrets
 from collectives.select import choose, predicted, variants
 from collectives.table import EXECUTORS, PLACEMENTS, Section, Table, Way, breakpoints_of
 from collectives.trials import AT_ONCE, Timer, Trial
+from collectives.units import model_text
 
 SIZES = (8, 64, 512, 4096, 16384, 65536, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 """Lengths of the buffer of a rank in bytes."""
@@ -89,7 +90,7 @@ def tune(comm: MPI.Comm, wanted: Wanted, report: Report = print) -> Table:
     scheduled = [e for e in executors if e in _TRIED]
     fits = measure_models(comm, scheduled, budget=_MODEL * wanted.budget)
     for executor, fit in fits.items():
-        say(f"{executor}: {fit.model}, residual {100 * fit.residual:.0f} %")
+        say(f"{executor}: {model_text(fit.model)}; residual {100 * fit.residual:.0f} %")
     cases = [
         (c, p)
         for c in wanted.collectives

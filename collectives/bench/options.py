@@ -21,7 +21,7 @@ from collectives.bench.settings import (
     Settings,
 )
 from collectives.collective import BARRIER, COLLECTIVES, Collective
-from collectives.commands import ranks
+from collectives.commands import named, ranks
 from collectives.commands.arguments import (
     UsageError,
     byte_sizes,
@@ -37,13 +37,12 @@ from collectives.table_reader import TableError
 ALL = "all"
 SUITES = ("standard",)
 SIZES = "8:64M"
+_FIXED = ("executor", "placement", "mode", "dtype", "op")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "collective", nargs="?", help=f"{', '.join(_known())}; several: a,b; all of them: {ALL}"
-    )
+    named.add(parser, known=(*_known(), ALL))
     parser.add_argument(
         "--suite",
         choices=SUITES,
@@ -54,17 +53,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     # What the process that starts the ranks has found out before.
     parser.add_argument("--facts", type=limits.load, help=argparse.SUPPRESS)
     parser.add_argument(
+        "--bytes",
         "--sizes",
+        dest="sizes",
         type=byte_sizes,
         metavar="BYTES",
         help=f"8,1K,64K or, doubling, 8:64M ({SIZES})",
-    )
-    parser.add_argument(
-        "--algorithm",
-        "--algorithms",
-        type=specs,
-        metavar="NAMES",
-        help="only these; with tunables: ring,chain:segments=8; what the library would take: auto",
     )
     parser.add_argument(
         "--executor",
@@ -137,8 +131,8 @@ def suite_settings(args: argparse.Namespace) -> list[Settings]:
     Raises:
         UsageError: a word is there that the suite does not take.
     """
-    for name in ("collective", "algorithm", "executor", "placement", "mode", "dtype", "op"):
-        if getattr(args, name) is not None:
+    for name in ("names", "collective", "algorithm", *_FIXED):
+        if getattr(args, name) not in (None, []):
             raise UsageError(f"--suite {args.suite}: says itself what to time; leave out {name}")
     return [
         limits.settings(
@@ -156,30 +150,20 @@ def all_settings(args: argparse.Namespace) -> list[Settings]:
     for option, known in (("dtype", DTYPES), ("op", tuple(OPS))):
         if getattr(args, option) not in (None, *known):
             raise UsageError(f"--{option} {getattr(args, option)}: there are {', '.join(known)}")
-    wanted = _collectives(args.collective)
+    collectives, algorithms = named.sorted_out(args, (*_known(), ALL), (AUTO,))
+    if collectives is None and algorithms is not None and algorithms != [AUTO]:
+        spec = next(a for a in algorithms if a != AUTO)
+        collectives = [named.one_algorithm(spec, None).collective.name]
+    wanted = _collectives(collectives)
     there = [*sorted({name for c, _ in wanted for name in REGISTRY.names(c)}), AUTO]
-    for spec in args.algorithm or ():
+    for spec in algorithms or ():
         name = spec.partition(":")[0]
         if name not in there:
-            raise UsageError(f"no algorithm {name!r}; there are: {', '.join(there)}")
-    found = [_settings(args, *pair) for pair in wanted]
+            raise UsageError(
+                f"no algorithm {name!r}{named.nearest(name, there)}; there are: {', '.join(there)}"
+            )
+    found = [_settings(args, algorithms, *pair) for pair in wanted]
     return [s for s in found if s is not None]
-
-
-def specs(text: str) -> list[str]:
-    """Read a list of algorithms, each with tunables or without: ``ring,chain:segments=8,radix=2``.
-
-    Raises:
-        argparse.ArgumentTypeError: there is none in it.
-    """
-    found: list[str] = []
-    for name in names(text):
-        # A comma also stands between the tunables of one algorithm.
-        if found and "=" in name and ":" not in name:
-            found[-1] += f",{name}"
-        else:
-            found.append(name)
-    return found
 
 
 def _some(known: Sequence[str], *other: str) -> Callable[[str], tuple[str, ...]]:
@@ -210,25 +194,29 @@ def _known() -> dict[str, tuple[Collective, bool]]:
     return plain | {f"{name}v": (COLLECTIVES[name], True) for name in UNEVEN}
 
 
-def _collectives(text: str | None) -> list[tuple[Collective, bool]]:
+def _collectives(wanted: Sequence[str] | None) -> list[tuple[Collective, bool]]:
     known = _known()
-    if text is None:
+    if wanted is None:
         raise UsageError(f"say a collective ({', '.join(known)}, {ALL}) or --suite standard")
-    wanted = [name.strip() for name in text.split(",")]
     if ALL in wanted:
         return list(known.values())
     for name in wanted:
         if name not in known:
-            raise UsageError(f"no collective {name!r}; there are: {', '.join(known)}, {ALL}")
+            raise UsageError(
+                f"no collective {name!r}{named.nearest(name, list(known))}; there are: "
+                f"{', '.join(known)}, {ALL}"
+            )
     return [known[name] for name in wanted]
 
 
-def _settings(args: argparse.Namespace, collective: Collective, uneven: bool) -> Settings | None:
+def _settings(
+    args: argparse.Namespace, wanted: Sequence[str] | None, collective: Collective, uneven: bool
+) -> Settings | None:
     """Return the settings of one collective; None where it has none of the algorithms named."""
     algorithms: tuple[str, ...] | None = None
-    if args.algorithm is not None:
+    if wanted is not None:
         there = (AUTO, *REGISTRY.names(collective))
-        algorithms = tuple(a for a in args.algorithm if a.partition(":")[0] in there)
+        algorithms = tuple(a for a in wanted if a.partition(":")[0] in there)
         if not algorithms:
             return None
         for spec in algorithms:

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 from collectives.bench.row import Row, bus_bandwidth
 from collectives.collective import COLLECTIVES, Collective
-from collectives.commands.arguments import UsageError, bytes_text
+from collectives.commands.arguments import UsageError
 from collectives.model import Model
 from collectives.select import models_of, predicted
 from collectives.table import EXECUTORS, Table
 from collectives.topology import Topology
+from collectives.units import bytes_text
 
 Models: TypeAlias = "dict[str, Model | Topology]"
 

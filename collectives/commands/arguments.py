@@ -1,15 +1,13 @@
-"""What the subcommands share: numbers with units, names of algorithms, and errors in one line."""
+"""What the subcommands share: numbers with units, lists of names, and errors in one line."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-import collectives.algorithms  # noqa: F401  (fills the registry)
-from collectives.collective import ALLREDUCE, COLLECTIVES, Collective
-from collectives.registry import REGISTRY, Algorithm
+from collectives.units import bytes_text as bytes_text
 
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MAX_BYTES = 1 << 50
@@ -165,84 +163,31 @@ def names(text: str) -> list[str]:
     return found
 
 
-def find_collectives(wanted: Iterable[str] | None) -> list[Collective]:
-    """Return the collectives of these names, or all.
+def add_ranks(
+    parser: argparse.ArgumentParser, most: int, default: int | None = None, *, what: str = ""
+) -> None:
+    """Add the option ``-n``, ``--ranks``, which is needed where it has no default.
 
-    Raises:
-        UsageError: there is none of that name.
+    Args:
+        parser: of the command.
+        most: ranks.
+        default: ranks.
+        what: said of it in the help.
     """
-    if wanted is None:
-        return list(COLLECTIVES.values())
-    for name in wanted:
-        if name not in COLLECTIVES:
-            raise UsageError(f"no collective {name!r}; there are: {', '.join(COLLECTIVES)}")
-    return [COLLECTIVES[name] for name in wanted]
-
-
-def find_algorithms(
-    collectives: Iterable[str] | None, algorithms: Iterable[str] | None
-) -> list[Algorithm]:
-    """Return the algorithms of these names in these collectives; None stands for all.
-
-    A name may have tunables: ``chain:segments=8``.
-
-    Raises:
-        UsageError: a name or a tunable is unknown.
-    """
-    among = [
-        REGISTRY.get(c, name) for c in find_collectives(collectives) for name in REGISTRY.names(c)
-    ]
-    if algorithms is None:
-        return among
-    known = sorted({a.name for a in among})
-    found = []
-    for spec in algorithms:
-        name = spec.partition(":")[0]
-        if name not in known:
-            raise UsageError(f"no algorithm {name!r}; there are: {', '.join(known)}")
-        try:
-            found += [REGISTRY.get(a.collective, spec) for a in among if a.name == name]
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-    return found
-
-
-def find_algorithm(spec: str, collective: str | None) -> Algorithm:
-    """Return one algorithm; without a collective that of allreduce, or of the only one that has it.
-
-    Raises:
-        UsageError: the name or a tunable is unknown, or several collectives but allreduce have it.
-    """
-    name = spec.partition(":")[0]
-    found = find_algorithms(None if collective is None else [collective], [name])
-    if collective is None and any(a.collective is ALLREDUCE for a in found):
-        found = [a for a in found if a.collective is ALLREDUCE]
-    if len(found) > 1:
-        homes = ", ".join(a.collective.name for a in found)
-        raise UsageError(f"{name} is an algorithm of {homes}: say which with --collective")
-    return find_algorithms([found[0].collective.name], [spec])[0]
-
-
-def add_collective(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--collective NAME``."""
+    said = [*([what] if what else ()), *([] if default is None else [f"default {default}"])]
     parser.add_argument(
-        "--collective",
-        metavar="NAME",
-        help=f"{', '.join(COLLECTIVES)}; default: allreduce where it has that algorithm",
+        "-n",
+        "--ranks",
+        type=ranks_up_to(most),
+        default=default,
+        required=default is None,
+        metavar="P",
+        help="; ".join((*said, f"at most {most}")),
     )
 
 
-def time_text(value: float) -> str:
-    """Return seconds for people to read: ``12.3 us``."""
-    for unit in ("s", "ms", "us"):
-        if value >= _SECONDS[unit]:
-            return f"{value / _SECONDS[unit]:.6g} {unit}"
-    return f"{value / _SECONDS['ns']:.6g} ns"
-
-
-def bytes_text(value: int) -> str:
-    """Return a number of bytes for people to read: ``64 KiB``, or plain where it is not even."""
-    for unit in "GMK":
-        if value and value % _BYTES[unit] == 0:
-            return f"{value // _BYTES[unit]} {unit}iB"
-    return f"{value} B"
+def add_bytes(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--bytes``, which is needed."""
+    parser.add_argument(
+        "--bytes", type=nbytes, required=True, metavar="N", help="buffer of a rank: 8, 64K, 100M"
+    )

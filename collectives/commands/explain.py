@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
-from collectives.commands.arguments import (
-    UsageError,
-    find_collectives,
-    names,
-    nbytes,
-    positive,
-    ranks_up_to,
-)
+from collectives.collective import COLLECTIVES, Collective
+from collectives.commands import named, network
+from collectives.commands.arguments import UsageError, add_bytes, add_ranks, names, positive
 from collectives.explain import explain
 from collectives.table import EXECUTORS, PLACEMENTS, Table
 from collectives.table_reader import TableError
@@ -23,27 +19,17 @@ MAX_RANKS = 20_000
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("collective", help="allreduce, bcast, ...")
-    parser.add_argument(
-        "-n",
-        "--ranks",
-        type=ranks_up_to(MAX_RANKS),
-        required=True,
-        metavar="P",
-        help=f"at most {MAX_RANKS}",
-    )
-    parser.add_argument(
-        "--bytes", type=nbytes, required=True, metavar="N", help="buffer of a rank: 8, 64K, 1MiB"
-    )
+    named.add(parser)
+    add_ranks(parser, MAX_RANKS)
+    add_bytes(parser)
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="what 'tune' measured; default: the model only"
     )
     parser.add_argument(
         "--executor",
         type=names,
-        default=list(EXECUTORS),
         metavar="NAMES",
-        help=f"those that can be had ({','.join(EXECUTORS)})",
+        help=f"those that can be had ({','.join(EXECUTORS)}; with costs: {EXECUTORS[0]})",
     )
     parser.add_argument(
         "--placement", default=PLACEMENTS[0], help=f"of the buffers: {', '.join(PLACEMENTS)}"
@@ -51,28 +37,57 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--itemsize", type=positive, default=4, metavar="N", help="bytes of an element (4)"
     )
+    network.add_costs(parser, "rough ones of each executor, or those in the table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the choice, the reason, and all candidates."""
-    (collective,) = find_collectives([args.collective])
-    for name in args.executor:
+    collective, algorithms = _case(args)
+    for name in args.executor or ():
         if name not in EXECUTORS:
             raise UsageError(f"--executor {name}: there are {', '.join(EXECUTORS)}")
     if args.placement not in PLACEMENTS:
         raise UsageError(f"--placement {args.placement}: there are {', '.join(PLACEMENTS)}")
+    model = network.costs(args, args.ranks)
+    # With given costs executors do not differ.
+    executors = args.executor or (EXECUTORS if model is None else EXECUTORS[:1])
+    if model is not None and args.table is not None:
+        raise UsageError(f"--table {args.table}: has its own costs; leave it out, or the options")
     try:
         table = None if args.table is None else Table.load(args.table)
         found = explain(
             collective,
             args.ranks,
             args.bytes,
+            model=model,
             table=table,
-            executors=tuple(args.executor),
+            executors=tuple(executors),
             placement=args.placement,
             itemsize=args.itemsize,
         )
     except (TableError, ValueError) as error:
         raise UsageError(str(error)) from None
+    if algorithms:
+        shown = {found.choice.algorithm, *(spec.partition(":")[0] for spec in algorithms)}
+        candidates = [c for c in found.candidates if shown & {*_names(c.way.algorithm)}]
+        found = replace(found, candidates=tuple(candidates))
     print(found.text)
     return 0
+
+
+def _case(args: argparse.Namespace) -> tuple[Collective, list[str] | None]:
+    """Return the collective, and the algorithms to show; None: all."""
+    collectives, algorithms = named.sorted_out(args)
+    if collectives is None and algorithms is None:
+        raise UsageError(f"say which collective: {', '.join(COLLECTIVES)}")
+    if collectives is not None and len(collectives) > 1:
+        raise UsageError(f"{' '.join(collectives)}: needs one collective")
+    if algorithms is not None:
+        home = collectives[0] if collectives else None
+        found = [named.one_algorithm(spec, home) for spec in algorithms]
+        return found[0].collective, algorithms
+    return named.find_collectives(collectives)[0], None
+
+
+def _names(spec: str) -> tuple[str, str]:
+    return spec, spec.partition(":")[0]

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from collectives.commands.arguments import (
-    UsageError,
-    positive,
-    seconds,
-    time_text,
-)
+from collectives.commands.arguments import UsageError, positive, seconds
 from collectives.model import Model
 from collectives.noise import DISTRIBUTIONS, Noise
 from collectives.topology import Topology
@@ -49,32 +44,34 @@ class Straggler:
     factor: float = 1.0
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    default = Model()
-    parser.add_argument(
-        "--latency", type=seconds, default=default.latency, metavar="L", help="on the wire (2us)"
+def add_costs(parser: argparse.ArgumentParser, defaults: str = "") -> None:
+    """Add the options for what messages and sums cost, and for nodes.
+
+    Args:
+        parser: of the command.
+        defaults: what is taken where none of the costs is given; "": those of `Model`.
+    """
+    known = Model()
+    group = parser.add_argument_group(
+        "costs", f"of the network; default: {defaults or 'those in brackets'}"
     )
-    parser.add_argument(
+    group.add_argument("--latency", type=seconds, metavar="L", help="on the wire (2us)")
+    group.add_argument(
         "--bandwidth",
         type=float,
-        default=1e-9 / default.byte_time,
         metavar="GB/S",
-        help="of a rank's link, 1/G (12.5)",
+        help=f"of a rank's link, 1/G ({1e-9 / known.byte_time:g})",
     )
-    parser.add_argument(
+    group.add_argument(
         "--reduction",
         type=float,
-        default=1e-9 / default.reduce_time,
         metavar="GB/S",
-        help="at which a rank sums what arrives, 1/c (10)",
+        help=f"at which a rank sums what arrives, 1/c ({1e-9 / known.reduce_time:g})",
     )
-    parser.add_argument(
-        "--overhead", type=seconds, default=0.0, metavar="o", help="of the processor, each end (0)"
+    group.add_argument(
+        "--overhead", type=seconds, metavar="o", help="of the processor, each end (0)"
     )
-    parser.add_argument(
-        "--gap", type=seconds, default=0.0, metavar="g", help="least, between two messages (0)"
-    )
+    group.add_argument("--gap", type=seconds, metavar="g", help="least, between two messages (0)")
     nodes = parser.add_argument_group(
         "nodes", "the ranks of a node share its link; the costs above are then those inside a node"
     )
@@ -90,6 +87,10 @@ def add(parser: argparse.ArgumentParser) -> None:
             metavar="GB/S" if rate else "TIME",
             help=f"{what}; default: as inside",
         )
+
+
+def add_chance(parser: argparse.ArgumentParser) -> None:
+    """Add the options for noise and stragglers."""
     chance = parser.add_argument_group("noise and stragglers")
     chance.add_argument(
         "--straggler",
@@ -119,21 +120,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def costs(args: argparse.Namespace, size: int) -> Model | Topology:
-    """Return the model that the options describe.
+def costs(args: argparse.Namespace, size: int) -> Model | Topology | None:
+    """Return the model that the options describe; None where there are none.
 
     Raises:
         UsageError: a rate is too low, there are more nodes than ranks, or an option is there that
             needs ``--nodes``.
     """
+    inside = ("latency", "bandwidth", "reduction", "overhead", "gap")
+    given = {name: getattr(args, name) for name in inside if getattr(args, name) is not None}
     for name in ("bandwidth", "reduction", "bandwidth_between"):
         value = getattr(args, name)
         if value is not None and not value >= MIN_RATE:
             option = name.replace("_", "-")
             raise UsageError(f"--{option} {value}: needs a number of GB/s, {MIN_RATE:g} or more")
-    within = Model(
-        args.latency, 1e-9 / args.bandwidth, 1e-9 / args.reduction, args.overhead, args.gap
-    )
+    for option, field in (("bandwidth", "byte_time"), ("reduction", "reduce_time")):
+        if option in given:
+            given[field] = 1e-9 / given.pop(option)
+    within = Model(**given)
     between = {
         name: getattr(args, f"{name}_between")
         for name in ("latency", "overhead", "gap")
@@ -144,11 +148,10 @@ def costs(args: argparse.Namespace, size: int) -> Model | Topology:
     if args.nodes is None:
         if between or args.cyclic:
             raise UsageError("--cyclic and the costs between nodes need --nodes K")
-        return within
+        return within if given else None
     if args.nodes > size:
         raise UsageError(f"--nodes {args.nodes}: there are {size} ranks")
-    given = {name: getattr(within, name) for name in Model.__dataclass_fields__}
-    topology = Topology(-(-size // args.nodes), within, Model(**(given | between)), args.cyclic)
+    topology = Topology(-(-size // args.nodes), within, replace(within, **between), args.cyclic)
     if topology.nodes(size) != args.nodes:
         raise UsageError(
             f"--nodes {args.nodes}: {size} ranks fill {topology.nodes(size)} nodes of "
@@ -181,29 +184,6 @@ def stragglers(
         start[s.rank] += s.late
         slow[s.rank] *= s.factor
     return start, None if (slow == 1).all() else slow
-
-
-def described(model: Model | Topology) -> list[str]:
-    """Return lines that tell the costs."""
-    if isinstance(model, Model):
-        return [f"model        {_parameters(model)}"]
-    how = ", in turns" if model.cyclic else ""
-    return [
-        f"inside       {_parameters(model.within)}",
-        f"between      {_parameters(model.between, sums=False)}",
-        f"nodes        of {model.ranks_per_node} ranks{how}",
-    ]
-
-
-def _parameters(m: Model, *, sums: bool = True) -> str:
-    def rate(byte_time: float) -> str:
-        return f"{1e-9 / byte_time:g} GB/s" if byte_time else "unlimited"
-
-    added = f"1/c {rate(m.reduce_time)}, " if sums else ""
-    return (
-        f"L {time_text(m.latency)}, 1/G {rate(m.byte_time)}, {added}o {time_text(m.overhead)}, "
-        f"g {time_text(m.gap)}"
-    )
 
 
 def _straggler(text: str) -> Straggler:

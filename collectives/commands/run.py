@@ -9,7 +9,7 @@ import runpy
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
@@ -31,13 +31,24 @@ def add(parser: argparse.ArgumentParser) -> None:
             f"--{name.replace('_', '-')}",
             default="auto",
             metavar="NAME",
-            help=f"algorithm of {name}: one that 'list' shows, auto, or library",
+            help=f"algorithm of {name}: one that 'list' shows, ours, library, or auto: the quicker",
         )
     parser.add_argument(
         "--executor", default="auto", metavar="NAME", help=f"auto, {', '.join(EXECUTORS)}"
     )
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="what 'tune' measured; it rules what auto means"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare each call on all ranks first; where they differ, say how, and end",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="end the job where a call waits for longer, and show the stacks of all ranks",
     )
     parser.add_argument(
         "--report",
@@ -67,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot open {words[0]}: there is no such file")
     algorithms = {name: getattr(args, name) for name in COLLECTIVES}
     _check(algorithms, args.executor)
+    if args.timeout is not None and not args.timeout > 0:
+        raise UsageError(f"--timeout {args.timeout:g}: needs a number of seconds above 0")
     try:
         table = None if args.table is None else Table.load(args.table)
     except TableError as error:
@@ -81,22 +94,24 @@ def run(args: argparse.Namespace) -> int:
         from collectives.intracomm.report import Report
 
         report = Report()
-    _run(comm, words, args.module is not None, algorithms, args.executor, table, report)
+    how: dict[str, Any] = {**algorithms, "executor": args.executor, "table": table}
+    how |= {"report": report, "check": args.check, "timeout": args.timeout}
+    _run(comm, words, args.module is not None, how)
     return 0
 
 
 def _check(algorithms: dict[str, str], executor: str) -> None:
-    from collectives.commands.arguments import find_collectives
+    from collectives.commands.named import find_collectives
     from collectives.registry import REGISTRY
 
     for collective in find_collectives(algorithms):
         wanted = algorithms[collective.name]
-        if wanted not in ("auto", "library"):
+        if wanted not in ("auto", "ours", "library"):
             try:
                 REGISTRY.get(collective, wanted)
             except ValueError as error:
                 option = collective.name.replace("_", "-")
-                raise UsageError(f"--{option} {wanted}: {error}; or auto, or library") from None
+                raise UsageError(f"--{option} {wanted}: {error}; or auto, ours, library") from None
     if executor not in ("auto", *EXECUTORS):
         raise UsageError(f"--executor {executor}: there are auto, {', '.join(EXECUTORS)}")
 
@@ -136,15 +151,7 @@ def _finalize() -> None:
         MPI.Finalize()
 
 
-def _run(
-    comm: MPI.Comm,
-    words: list[str],
-    is_module: bool,
-    algorithms: dict[str, str],
-    executor: str,
-    table: Table | None,
-    report: Report | None,
-) -> None:
+def _run(comm: MPI.Comm, words: list[str], is_module: bool, how: dict[str, Any]) -> None:
     from mpi4py import MPI
 
     from collectives.abort import abort_on_exception
@@ -153,9 +160,7 @@ def _run(
     rank = comm.Get_rank()
     guard = abort_on_exception(comm)
     with guard:
-        vars(MPI)["COMM_WORLD"] = as_intracomm(
-            MPI.COMM_WORLD, **algorithms, executor=executor, table=table, report=report
-        )
+        vars(MPI)["COMM_WORLD"] = as_intracomm(MPI.COMM_WORLD, **how)
     guard = abort_on_exception(comm)
     try:
         _execute(words, is_module)
@@ -166,8 +171,8 @@ def _run(
     finally:
         vars(MPI)["COMM_WORLD"] = comm
     guard.__exit__(None, None, None)
-    if report is not None:
-        _print_report(comm, rank, report, table)
+    if how["report"] is not None:
+        _print_report(comm, rank, how["report"], how["table"])
 
 
 def _execute(words: list[str], is_module: bool) -> None:

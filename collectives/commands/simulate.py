@@ -10,21 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from collectives.closed_form import closed_form
-from collectives.commands import network
+from collectives.commands import named, network
 from collectives.commands.arguments import (
     UsageError,
-    add_collective,
-    bytes_text,
-    find_algorithm,
-    nbytes,
+    add_bytes,
+    add_ranks,
     positive,
-    ranks_up_to,
-    time_text,
 )
 from collectives.goal import goal_lines
 from collectives.model import Model
 from collectives.registry import Algorithm
 from collectives.simulate import Simulation, simulate
+from collectives.units import bytes_text, model_lines, time_text
 
 MAX_RANKS = 2_000_000
 """The most ranks that are simulated: a round takes vectors of that length, and there are many."""
@@ -35,19 +32,9 @@ MAX_GOAL = 2_000_000
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("algorithm", help="as 'list' shows it: ring, chain:segments=16, ...")
-    parser.add_argument(
-        "-n",
-        "--ranks",
-        type=ranks_up_to(MAX_RANKS),
-        required=True,
-        metavar="P",
-        help=f"at most {MAX_RANKS}",
-    )
-    parser.add_argument(
-        "--bytes", type=nbytes, required=True, metavar="N", help="buffer of a rank: 8, 64K, 100M"
-    )
-    add_collective(parser)
+    named.add(parser)
+    add_ranks(parser, MAX_RANKS)
+    add_bytes(parser)
     parser.add_argument(
         "--element-bytes",
         type=positive,
@@ -57,13 +44,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--goal", type=Path, metavar="FILE", help="also write the schedule as GOAL text (LogGOPSim)"
     )
-    network.add(parser)
+    network.add_costs(parser)
+    network.add_chance(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the time, and the closed form beside it where one is known."""
-    algorithm = find_algorithm(args.algorithm, args.collective)
-    model = network.costs(args, args.ranks)
+    algorithm = named.find_algorithm(args)
+    model = network.costs(args, args.ranks) or Model()
     noise = network.noise(args)
     start, slow = network.stragglers(args, args.ranks)
     if noise is None and args.runs > 1:
@@ -90,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     took = time.perf_counter() - begin
     print(f"{algorithm.collective.name} {algorithm.spec}, {args.ranks} ranks, ", end="")
     print(f"{bytes_text(args.bytes)} each")
-    print(*network.described(model), sep="\n")
+    print(*model_lines(model), sep="\n")
     _print_result(done)
     if isinstance(model, Model):
         plain = noise is None and not args.straggler

@@ -12,10 +12,10 @@ from collectives.commands import ranks
 from collectives.commands.arguments import (
     UsageError,
     byte_sizes,
-    find_collectives,
     names,
     seconds,
 )
+from collectives.commands.named import find_collectives
 from collectives.table import EXECUTORS, PLACEMENTS, Table
 from collectives.table_reader import TableError
 
@@ -47,7 +47,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--collective", type=names, metavar="NAMES", help="only these")
     parser.add_argument(
-        "--sizes", type=byte_sizes, metavar="BYTES", help="8,1K,64K or, doubling, 8:16M"
+        "--bytes",
+        "--sizes",
+        dest="sizes",
+        type=byte_sizes,
+        metavar="BYTES",
+        help="8,1K,64K or, doubling, 8:16M",
     )
     parser.add_argument(
         "--executor", type=names, metavar="NAMES", help=f"only these of {', '.join(EXECUTORS)}"

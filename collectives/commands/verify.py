@@ -5,26 +5,23 @@ from __future__ import annotations
 import argparse
 import time
 
-from collectives.commands.arguments import MAX_PROVED, find_algorithms, names, rank_counts
+from collectives.commands import named
+from collectives.commands.arguments import MAX_PROVED, rank_counts
 from collectives.verify import variants, verify
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    named.add(parser)
     parser.add_argument(
+        "-n",
+        "--ranks",
         "--sizes",
         type=rank_counts,
         default=list(range(1, 34)),
         metavar="RANKS",
         help="numbers of ranks to prove for: 1:33 (both included), or 2,3,8; default 1:33; "
         f"each at most {MAX_PROVED}",
-    )
-    parser.add_argument("--collective", type=names, metavar="NAMES", help="only of these")
-    parser.add_argument(
-        "--algorithm",
-        type=names,
-        metavar="NAMES",
-        help="only these; with tunables, if wished: chain:segments=8",
     )
     parser.add_argument(
         "--tunables",
@@ -35,13 +32,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each algorithm and the number of proofs; 1 if one failed."""
-    chosen = find_algorithms(args.collective, args.algorithm)
+    chosen = named.find_algorithms(*named.sorted_out(args))
     width = max(len(a.spec) for a in chosen) + 2
     proved = failed = 0
     for a in chosen:
         begin = time.perf_counter()
         messages, error = 0, ""
-        for size in args.sizes:
+        for size in args.ranks:
             for variant in (a, *(variants(a, size) if args.tunables else ())):
                 try:
                     messages += verify(variant, size).messages
@@ -55,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         else:
             took = time.perf_counter() - begin
             print(f"{label}proved  {messages:8} messages  {took:6.2f} s", flush=True)
-    total = f"{len(chosen)} algorithms x {len(args.sizes)} sizes: {proved} schedules proved"
+    total = (
+        f"{len(chosen)} algorithms x {len(args.ranks)} numbers of ranks: {proved} schedules proved"
+    )
     print(f"{total}, {failed} failed" if failed else total)
     return 1 if failed else 0

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from collectives.collective import COLLECTIVES
-from collectives.commands.arguments import time_text
 from collectives.intracomm.report import Shape, Site, Tally, Way
 from collectives.registry import REGISTRY
 from collectives.select import models_of, predicted
 from collectives.table import Table
+from collectives.units import time_text
 
 OTHERS = 3
 """So many of the other algorithms are shown: those that are predicted to be fastest."""

@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -7,11 +8,16 @@ import pytest
 
 from collectives import __main__ as cli
 from collectives.collective import ALLREDUCE
-from collectives.commands import verify as verify_command
+from collectives.commands import named
 from collectives.commands.arguments import byte_sizes, nbytes, rank_counts, seconds
+from collectives.model import Model
+from collectives.simulate import simulate
 from collectives.step import Reduce, Send
+from collectives.topology import Topology
 
 from .algorithms import ALL, made
+
+NODES = Topology(8, Model(latency=1e-6), Model(latency=5e-6))
 
 
 def command(*words):
@@ -47,7 +53,7 @@ def test_verify():
     *each, total = done.stdout.splitlines()
     assert len(each) == len(ALL)
     assert all(line.split()[2] == "proved" for line in each)
-    assert total == f"{len(ALL)} algorithms x 6 sizes: {6 * len(ALL)} schedules proved"
+    assert total == f"{len(ALL)} algorithms x 6 numbers of ranks: {6 * len(ALL)} schedules proved"
 
 
 def test_verify_with_tunables(capsys):
@@ -58,7 +64,7 @@ def test_verify_with_tunables(capsys):
     specs = ["chain:segments=3", "hierarchical:node=2,outer=chain", "binomial"]
     assert [line.split()[1] for line in each] == specs
     # 7 numbers of segments; 1 node size, 5 algorithms inside and 5 across; and each as it is.
-    assert total == "3 algorithms x 1 sizes: 21 schedules proved"
+    assert total == "3 algorithms x 1 numbers of ranks: 21 schedules proved"
 
 
 def test_verify_says_what_is_wrong(monkeypatch, capsys):
@@ -66,11 +72,11 @@ def test_verify_says_what_is_wrong(monkeypatch, capsys):
         yield [Send((rank + 1) % size, 0), Reduce((rank + 1) % size, 0)]
 
     wrong = made(generate, ALLREDUCE, lambda size: 1)
-    monkeypatch.setattr(verify_command, "find_algorithms", lambda *names: [wrong])
+    monkeypatch.setattr(named, "find_algorithms", lambda *names: [wrong])
     assert cli.main(["verify", "--sizes", "2,3,4"]) == 1
     first, total = capsys.readouterr().out.splitlines()
     assert "FAILED  allreduce made, 3 ranks: rank 0, round 0: sends block 0 to rank 1" in first
-    assert total == "1 algorithms x 3 sizes: 1 schedules proved, 2 failed"
+    assert total == "1 algorithms x 3 numbers of ranks: 1 schedules proved, 2 failed"
 
 
 def test_simulate(capsys):
@@ -114,6 +120,100 @@ def test_draw_text(capsys):
     assert "round 5:  0 ->1 [2] =" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "draw ring -n 3 --text",
+        "draw allreduce ring -n 3 --text",
+        "draw ring allreduce -n 3 --text",
+        "draw -n 3 --text ring",
+        "draw allreduce -n 3 ring --text",
+        "draw allreduce --algorithm ring --ranks 3 --text",
+        "draw --collective allreduce --algorithm ring -n 3 --text",
+    ],
+)
+def test_names_may_stand_anywhere(words, capsys):
+    assert cli.main(words.split()) == 0
+    assert capsys.readouterr().out.startswith("allreduce: ring, 3 ranks\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        ("ring", ["allreduce ring", "reduce_scatter ring", "allgather ring"]),
+        ("allreduce ring", ["allreduce ring"]),
+        ("bcast --algorithm chain:segments=2,linear", ["bcast chain:segments=2", "bcast linear"]),
+        ("alltoall", ["alltoall bruck", "alltoall direct", "alltoall pairwise"]),
+        ("gather,scatter binomial", ["gather binomial", "scatter binomial"]),
+    ],
+)
+def test_verify_and_list_take_the_same_names(words, labels, capsys):
+    assert cli.main(["verify", *words.split(), "-n", "2,3"]) == 0
+    said = [" ".join(line.split()[:2]) for line in capsys.readouterr().out.splitlines()]
+    assert said[:-1] == labels
+    assert cli.main(["list", *words.split(), "-n", "3"]) == 0
+    listed = capsys.readouterr().out.split("\n\n")[1].splitlines()[1:]
+    plain = [label.partition(":")[0] for label in labels]
+    assert [" ".join(line.split()[:2]) for line in listed] == plain
+
+
+def test_list_counts_what_is_sent(capsys):
+    assert cli.main(["list", "alltoall", "pairwise", "--ranks", "512"]) == 0
+    assert re.search(r"alltoall +pairwise +512 +261632 ", capsys.readouterr().out)
+
+
+def test_no_words_give_an_overview(capsys):
+    assert cli.main([]) == 0
+    said = capsys.readouterr().out
+    for name, (_, summary, _) in cli.COMMANDS.items():
+        assert re.search(rf"^ +{name} +{re.escape(summary)}$", said, re.MULTILINE)
+    assert "python -m collectives draw ring" in said
+
+
+@pytest.mark.parametrize("words", ["list", "list --help", "verify -n 1:4", "explain bcast -n 4"])
+def test_a_closed_pipe_ends_a_command_quietly(words):
+    words = [*words.split(), *(["--bytes", "8"] if words.startswith("explain") else [])]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "collectives", *words],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=100,
+        )
+    finally:
+        os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode == 141 or "--help" in words  # which argparse has not written either
+
+
+def test_a_closed_pipe_ends_the_ranks_quietly(tmp_path):
+    (tmp_path / "talks.py").write_text("for i in range(10000):\n    print(i, flush=True)\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "collectives", "run", "-n", "2", str(tmp_path / "talks.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as ranks:
+        ranks.stdout.readline()
+        ranks.stdout.close()
+        said = ranks.stderr.read().decode()
+        assert ranks.wait(60) != 0
+    assert "Traceback" not in said
+    assert len(said.splitlines()) <= 1  # Open MPI says that it ends the job
+
+
+def test_explain_with_given_costs(capsys):
+    words = ["explain", "allreduce", "ring", "-n", "64", "--bytes", "64K", "--nodes", "8"]
+    assert cli.main([*words, "--latency", "1us", "--latency-between", "5us"]) == 0
+    said = capsys.readouterr().out
+    assert "the costs are given, and the model prices it lowest" in said
+    assert "inside       latency L 1 us, bandwidth 1/G 12.5 GB/s, sums 1/c 10 GB/s," in said
+    assert "between      latency L 5 us, bandwidth 1/G 12.5 GB/s, overhead" in said
+    price = simulate(named.one_algorithm("ring", "allreduce"), 64, 1 << 16, NODES).seconds
+    assert re.search(rf"^ +ring +native +{1e6 * price:.2f} +-$", said, re.MULTILINE)
+
+
 def test_draw_with_tunables(capsys):
     assert cli.main(["draw", "chain:segments=2", "--ranks", "3", "--text"]) == 0
     said = capsys.readouterr().out
@@ -124,16 +224,31 @@ def test_draw_with_tunables(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "arguments are required: COMMAND"),
-        ("lst", "invalid choice: 'lst' (choose from"),
-        ("list --collective allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
+        ("lst", "no command 'lst' (did you mean list?); there are: list, verify, simulate,"),
+        ("xyzzy", "no command 'xyzzy'; there are: list,"),
+        ("--flag", "unrecognized arguments: --flag"),
+        ("draw ring --flag 3", "unrecognized arguments: --flag 3"),
+        (
+            "list --collective allreduc",
+            "'allreduc' (did you mean allreduce?); there are: allreduce",
+        ),
         ("verify --sizes 0:3", "'0:3' is not a number of ranks nor a range of them; say 8,"),
         ("verify --sizes 5:3", "'5:3' is not a number of ranks"),
-        ("verify --algorithm rign", "no algorithm 'rign'; there are: bidirectional_ring,"),
         (
-            "simulate rign --ranks 2 --bytes 8",
-            "no algorithm 'rign'; there are: bidirectional_ring,",
+            "verify --algorithm rign",
+            "no algorithm 'rign' (did you mean ring?); there are: bidirectional_ring,",
         ),
+        ("simulate rign --ranks 2 --bytes 8", "no collective or algorithm 'rign' (did you mean"),
+        ("explain rign --ranks 2 --bytes 8", "no collective or algorithm 'rign' (did you mean"),
+        ("simulate bcast --ranks 2 --bytes 8", "say which algorithm; bcast has: binomial, chain,"),
+        ("draw bcast reduce binomial --text", "bcast reduce: needs one collective"),
+        ("draw ring tree --text", "ring tree: needs one algorithm"),
+        ("draw tree bcast --text", "no algorithm 'tree' of bcast; there are: binomial,"),
+        ("draw tree bcast --text", "tree is one of allreduce, barrier"),
+        ("explain --ranks 2 --bytes 8", "say which collective: allreduce,"),
+        ("explain bcast reduce --ranks 2 --bytes 8", "bcast reduce: needs one collective"),
+        ("explain binomial --ranks 2 --bytes 8", "binomial is an algorithm of reduce, bcast,"),
+        ("explain bcast --ranks 2 --bytes 8 --cyclic", "need --nodes K"),
         ("simulate tree --ranks 2 --bytes 8 --collective bcast", "there are: binomial"),
         ("simulate binomial --ranks 2 --bytes 8", "say which with --collective"),
         ("simulate ring --ranks 0 --bytes 8", "'0' is not a whole number above 0"),
@@ -144,7 +259,8 @@ def test_draw_with_tunables(capsys):
         ("simulate ring --ranks 2 --bytes 8 --straggler 1", "'1' is not RANK:TIME nor RANK:FACTOR"),
         ("simulate ring --ranks 2 --bytes 8 --element-bytes 3", "does not divide 8"),
         ("draw ring", "say where to write the picture, as in -o ring.svg"),
-        ("draw ring --ranks 64 -o x.svg", "8064 arrows"),
+        ("draw ring --ranks 64 -o x.svg", "more than 4000 messages"),
+        ("draw ring --ranks 500 --text", "more than 4000 messages"),
         ("draw ring -o x.png", "ends in .svg"),
         ("draw ring -o /no/such/folder/x.svg", "-o /no/such/folder/x.svg: No such file"),
         ("verify --algorithm ,", "',' names nothing; say one name, or some: a,b"),
@@ -171,8 +287,10 @@ def test_draw_with_tunables(capsys):
         ("list --ranks 1000000", "'1000000' is too many ranks; the most is 512"),
         ("bench allreduce --ranks 1000000 --sizes 8", "is too many ranks; the most is 4096"),
         ("bench allreduce --ranks 3 --started 2", "--ranks 3: 2 ranks were started"),
-        ("bench allreduc", "no collective 'allreduc'; there are: allreduce, reduce,"),
+        ("bench allreduc", "no collective or algorithm 'allreduc' (did you mean allreduce?)"),
         ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: binomial, chain"),
+        ("bench binomial", "binomial is an algorithm of reduce, bcast,"),
+        ("bench ring allreduc", "'allreduc' (did you mean allreduce?)"),
         ("draw chain:segments=0 --text", "segments=0: needs at least 1"),
         ("draw chain:segments --text", "needs NAME or NAME:KEY=VALUE,KEY=VALUE"),
         ("verify --algorithm ring:radix=2", "ring has no such tunable; it has: segments"),
@@ -217,16 +335,18 @@ def test_verify_goes_on_after_a_proof_that_is_too_large(capsys):
     assert cli.main(words) == 1
     first, total = capsys.readouterr().out.splitlines()
     assert "FAILED  512 ranks with 1024 blocks: a proof needs 274877906944 counts" in first
-    assert total == "1 algorithms x 2 sizes: 1 schedules proved, 1 failed"
+    assert total == "1 algorithms x 2 numbers of ranks: 1 schedules proved, 1 failed"
 
 
-@pytest.mark.parametrize("words", [[], ["list"], ["verify"], ["simulate"], ["draw"], ["bench"]])
+@pytest.mark.parametrize(
+    "words", [["list"], ["verify"], ["simulate"], ["draw"], ["bench"], ["explain"]]
+)
 def test_help_has_examples(words, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([*words, "--help"])
     assert caught.value.code == 0
     said = capsys.readouterr().out
-    assert said.count(f"python -m collectives {' '.join(words)}".rstrip()) >= (3 if words else 2)
+    assert said.count(f"python -m collectives {' '.join(words)}") >= 3
 
 
 def test_the_examples_can_be_parsed(monkeypatch):

@@ -12,9 +12,9 @@ from collectives.collective import (
     REDUCE_SCATTER,
     SCATTER,
 )
-from collectives.draw import MAX_MESSAGES, draw_svg, draw_text
+from collectives.draw import MAX_CELLS, MAX_MESSAGES, draw_svg, draw_text
 from collectives.messages import messages_of
-from collectives.step import Recv, Reduce, Send
+from collectives.step import NULL, Recv, Reduce, Send
 
 from .algorithms import every_algorithm, made, named
 
@@ -127,9 +127,20 @@ def test_the_title_says_what_it_is():
     assert [w for w in words if w.startswith("round")] == [f"round {k}" for k in range(14)]
 
 
-def test_too_many_arrows_are_refused():
-    with pytest.raises(ValueError, match=f"size=64: .* 8064 arrows; {MAX_MESSAGES} are the most"):
-        draw_svg(named("ring"), 64)
+@pytest.mark.parametrize("draw", [draw_svg, draw_text])
+def test_too_many_messages_are_refused(draw):
+    draw(named("ring"), 45)  # 2 p (p - 1) = 3960
+    with pytest.raises(ValueError, match=f"size=46: .* more than {MAX_MESSAGES} messages"):
+        draw(named("ring"), 46)
+
+
+def test_a_picture_that_is_too_long_is_refused():
+    def generate(rank, size):
+        for _ in range(10**9):
+            yield [Send(NULL, 0)]
+
+    with pytest.raises(ValueError, match=f"size=2: .* more than {MAX_CELLS} ranks times rounds"):
+        draw_svg(made(generate, ALLREDUCE, lambda size: 1), 2)
 
 
 def test_text():

@@ -208,10 +208,18 @@ def test_explain_shows_what_only_a_table_knows():
     assert " - " in said.text
 
 
+def test_explain_lets_equals_share_a_line():
+    lines = explain(ALLREDUCE, 2, 4096, executors=("python",)).text.splitlines()
+    rows = [line.rsplit(maxsplit=2) for line in lines if line.endswith("  -")]
+    times = [time for _, time, _ in rows]
+    assert len(times) == len(set(times)) > 5
+    assert any(re.match(r" +\S+, \S+, \S+, \d+ more +python", line) for line in lines)
+
+
 def test_explain_without_a_table():
     said = explain(ALLREDUCE, 4, 4096)
     assert "on the native executor: there is no table, and the model prices it lowest" in said.why
-    assert "Model(latency=3e-07" in said.why
+    assert "latency L 300 ns, bandwidth 1/G 8.33 GB/s, sums 1/c 16.7 GB/s" in said.why
     assert [c.predicted for c in said.candidates] == sorted(c.predicted for c in said.candidates)
     assert said.candidates[0].predicted == said.choice.seconds
     assert "the table has no such case" in explain(ALLREDUCE, 3, 8, table=made_table()).why

@@ -92,7 +92,9 @@ def test_on_the_command_line(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("3 ranks, ")
-    assert re.match(r"python: Model\(latency=.*\), residual \d+ %", lines[1])
+    assert re.match(
+        r"python: latency L \S+ .s, bandwidth 1/G .*, gap g .*; residual \d+ %", lines[1]
+    )
     assert re.match(r"allreduce, private, 64 bytes: \S+ on python, \S+ us, of \d+ ways", lines[2])
     assert lines[-1] == f"written: {path}, 2 sections"
     found = Table.load(path)
@@ -140,14 +142,17 @@ def test_explain(capsys):
     [
         ("tune", "say where to write the table with -o FILE, or which one to --check"),
         ("tune -o a --check b", "say where to write the table with -o FILE, or which one to --che"),
-        ("tune -o a --collective allredcue", "no collective 'allredcue'; there are: allreduce"),
+        (
+            "tune -o a --collective allredcue",
+            "'allredcue' (did you mean allreduce?); there are: allreduce",
+        ),
         ("tune -o a --executor gpu", "--executor gpu: there are native, python, shared"),
         ("tune -o a --placement disk", "--placement disk: there are private, window"),
         ("tune -o a --dtype float8", "--dtype float8: there are float32"),
         ("tune -o /no/such/folder/a.toml", "/no/such/folder/a.toml: No such file or directory"),
         ("tune --check /no/a.toml", "/no/a.toml: cannot be read: No such file or directory"),
         ("tune -o /", "/: cannot be read: Is a directory"),
-        ("explain allredcue -n 4 --bytes 8", "no collective 'allredcue'; there are: allreduce"),
+        ("explain allredcue -n 4 --bytes 8", "'allredcue' (did you mean allreduce?); there are"),
         ("explain bcast -n 4 --bytes 8 --table /no/a.toml", "/no/a.toml: cannot be read: No such"),
         ("explain bcast -n 4 --bytes 8 --executor gpu", "--executor gpu: there are native, pyt"),
         ("explain bcast -n 4 --bytes 8 --executor shared", "none has a model; there are native, p"),
