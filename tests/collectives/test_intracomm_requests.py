@@ -3,13 +3,16 @@
 import gc
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+import collectives
 from collectives import as_intracomm
 from collectives.collective import COLLECTIVES
+from collectives.executors.native import numba_is_there
 
 SIZES = (1, 2, 3, 4)
 OURS = dict.fromkeys(COLLECTIVES, "ours")
@@ -226,3 +229,80 @@ def test_an_error_on_the_way_is_raised_by_the_wait(comm):
     else:
         with pytest.raises(MPI.Exception):
             request.Wait()
+
+
+@pytest.mark.ranks(2, 3, 4, 8, every_mpi=True)
+def test_functions_plans_and_requests_of_one_communicator_at_the_same_time(comm):
+    """Requests go on in a thread of their own, whatever else the communicator is used for."""
+    ours = as_intracomm(comm, **OURS)
+    size, rank = comm.size, comm.rank
+    turns = np.random.default_rng([rank, 3])
+    base = size * (size - 1) / 2
+    planned, kept = np.zeros(3000), np.zeros(9)
+    persistent = ours.Allreduce_init(MPI.IN_PLACE, kept)
+    with collectives.plan_allreduce(planned, comm=ours) as plan:
+        for k in range(6):
+            n = (1, 100, 9000)[k % 3]
+            inputs = [np.full(n, rank + i + k, "f8") for i in range(3)]
+            sums = [np.zeros(n) for _ in inputs]
+            word, every = np.full(n, rank), np.zeros((size, 5))
+            requests = [ours.Iallreduce(x, y) for x, y in zip(inputs, sums, strict=True)]
+            requests += [ours.Ibcast(word, k % size), ours.Ibarrier()]
+            mine = np.full(5, rank + 0.5)
+            requests += [ours.Iallgather(mine, every)]
+            kept[:] = rank + k
+            MPI.Prequest.Startall([persistent])  # begun by the thread, in the midst of what follows
+            planned[:] = rank
+            plan.start()
+            x = np.full(n, 1.0 + k)
+            for executor in ("auto", "python", "shared", "native")[: 4 if numba_is_there() else 2]:
+                collectives.allreduce(x, comm=ours if k % 2 else comm, executor=executor)
+                x /= size
+            collectives.barrier(comm=ours)
+            total = np.zeros(n)
+            ours.Allreduce(np.full(n, rank, "f8"), total)
+            plan.wait()
+            if k % 3 == 2:
+                MPI.Request.Waitall([*requests, persistent])
+            else:
+                for i in turns.permutation(len(requests)):
+                    if turns.random() < 0.5:
+                        requests[i].Wait()
+                    while not requests[i].Test():
+                        pass
+                persistent.Wait()
+            for i, y in enumerate(sums):
+                assert (y == base + size * (i + k)).all()
+            assert (word == k % size).all()
+            assert (every == np.arange(size)[:, None] + 0.5).all()
+            assert (kept == base + size * k).all()
+            assert (planned == base).all()
+            assert (total == base).all()
+            np.testing.assert_allclose(x, 1.0 + k, rtol=1e-12)
+    persistent.Free()
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+def test_requests_that_are_freed_or_forgotten_are_finished(comm):
+    ours = as_intracomm(comm, **OURS)
+    results = [np.zeros(50_000) for _ in range(4)]
+    ones = np.ones(50_000)
+    ours.Iallreduce(ones, results[0]).Free()
+    ours.Iallreduce(ones, results[1])
+    made = [ours.Allreduce_init(ones, results[2]), ours.Allreduce_init(ones, results[3])]
+    made[0].Start()
+    made[0].Free()
+    MPI.Prequest.Startall(made[1:])
+    made[1].Free()
+    for _ in range(3):
+        ours.Barrier()
+    end = time.monotonic() + 20
+    while not all((r == comm.size).all() for r in results):
+        assert time.monotonic() < end
+        time.sleep(1e-3)
+    again = ours.Allreduce_init(ones, results[0])
+    for _ in range(3):
+        again.Start()
+        again.Wait()
+    again.Free()
+    assert not ours._engine.family.progress._under_way
