@@ -1,5 +1,7 @@
 """Plans: how they are made, refused, run again and closed."""
 
+import inspect
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -154,3 +156,20 @@ def test_the_life_of_a_plan(comm, executor):
         with pytest.raises(RuntimeError, match="closed"):
             use()
     assert (x == comm.size).all()
+
+
+NAMES = ("allreduce", "reduce", "bcast", "reduce_scatter", "allgather", "alltoall", "gather")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "scatter", "barrier"])
+def test_a_call_and_its_plan_take_their_arguments_in_one_order(name):
+    """A plan has one buffer where it can do with one; all else is the same, in the same order."""
+    taken = {
+        function: [p.name for p in inspect.signature(function).parameters.values()]
+        for function in (getattr(collectives, name), getattr(collectives, f"plan_{name}"))
+    }
+    (call, plan) = taken.values()
+    two = name in ("alltoall", "gather", "scatter")
+    assert plan[: 2 * two] == call[: 2 * two]
+    buffers = ("buffer", "sendbuf", "recvbuf")
+    assert [p for p in plan if p not in buffers] == [p for p in call if p not in buffers]
