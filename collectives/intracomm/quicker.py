@@ -19,11 +19,11 @@ import sys
 from mpi4py import MPI
 
 QUICKER = {
-    ("MPICH", "allreduce"): (12 << 10, 2 << 20),
-    ("MPICH", "reduce"): (1 << 20, 32 << 20),
-    ("Open MPI", "allreduce"): (24 << 10, 2 << 20),
+    ("MPICH", "allreduce"): ((16 << 10, 4 << 20), (16 << 20, sys.maxsize)),
+    ("MPICH", "reduce"): ((512 << 10, sys.maxsize),),
+    ("Open MPI", "allreduce"): ((32 << 10, 1 << 20), (16 << 20, sys.maxsize)),
 }
-"""By MPI library and collective: lengths in bytes, from the first to below the second."""
+"""By MPI library and collective: lengths in bytes, from a first to below a second."""
 
 
 def quicker(collective: str, nbytes: int) -> bool:
@@ -33,10 +33,13 @@ def quicker(collective: str, nbytes: int) -> bool:
         collective: its name.
         nbytes: length of the buffer of a rank.
     """
-    low, high = QUICKER.get((MPI.get_vendor()[0], collective), (0, 0))
-    return low <= nbytes < high
+    return any(low <= nbytes < high for low, high in _lengths(collective))
 
 
 def least(collective: str) -> int:
     """Return the length in bytes from which ours may be quicker; ``sys.maxsize``: it never is."""
-    return QUICKER.get((MPI.get_vendor()[0], collective), (sys.maxsize, 0))[0]
+    return min((low for low, _ in _lengths(collective)), default=sys.maxsize)
+
+
+def _lengths(collective: str) -> tuple[tuple[int, int], ...]:
+    return QUICKER.get((MPI.get_vendor()[0], collective), ())

@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.intracomm import reduce
-from collectives.intracomm.quicker import least
+from collectives.intracomm.quicker import least, quicker
 from collectives.intracomm.settings import LIBRARY
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ def _allreduce(comm: MPI.Intracomm, engine: Engine) -> Any:
 
     def allreduce(sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
         """Reduce the data of all ranks on every rank."""
-        if (recvbuf.nbytes if type(recvbuf) is array else at_most(recvbuf)) < low:
+        if type(recvbuf) is array:
+            short = recvbuf.nbytes < low or not quicker("allreduce", recvbuf.nbytes)
+        else:
+            short = at_most(recvbuf) < low
+        if short:
             try:
                 library(sendbuf, recvbuf, op)
                 return
@@ -84,7 +88,11 @@ def _reduce(comm: MPI.Intracomm, engine: Engine) -> Any:
     def reduce_(sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> None:
         """Reduce the data of all ranks at ``root``."""
         data = recvbuf if rank == root else sendbuf
-        if (data.nbytes if type(data) is array else at_most(data)) < low:
+        if type(data) is array:
+            short = data.nbytes < low or not quicker("reduce", data.nbytes)
+        else:
+            short = at_most(data) < low
+        if short:
             try:
                 library(sendbuf, recvbuf, op, root)
                 return

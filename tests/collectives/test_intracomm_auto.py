@@ -18,7 +18,7 @@ needs_numba = pytest.mark.skipif(not numba_is_there(), reason="numba is not inst
 def from_1k_to_64k(monkeypatch):
     """Ours are quicker for allreduce and reduce of these lengths."""
     vendor = MPI.get_vendor()[0]
-    lengths = {(vendor, name): (1 << 10, 64 << 10) for name in ("allreduce", "reduce")}
+    lengths = {(vendor, name): ((1 << 10, 64 << 10),) for name in ("allreduce", "reduce")}
     monkeypatch.setattr(quicker, "QUICKER", lengths)
 
 
