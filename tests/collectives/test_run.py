@@ -53,6 +53,22 @@ FAILS = """
     MPI.COMM_WORLD.Barrier()
 """
 
+DIFFER = """
+    import numpy
+    from mpi4py import MPI
+
+    MPI.COMM_WORLD.Bcast(numpy.zeros(3), root=MPI.COMM_WORLD.rank)
+"""
+
+HANGS = """
+    import time
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == 1:
+        time.sleep(60)
+    MPI.COMM_WORLD.Barrier()
+"""
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -102,9 +118,10 @@ def test_the_exit_code_is_that_of_the_program(run, code):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--allreduce", "rung"), "--allreduce rung: .*ring.*or auto, or library"),
+        (("--allreduce", "rung"), "--allreduce rung: .*ring.*or auto, ours, library"),
         (("--executor", "magic"), "--executor magic: there are auto"),
         (("--table", "nowhere.toml"), "nowhere.toml"),
+        (("--timeout", "0"), "--timeout 0: needs a number of seconds above 0"),
     ],
 )
 def test_wrong_words_are_one_line(run, options, says):
@@ -118,3 +135,16 @@ def test_a_program_that_is_not_there(run):
     done = run("", options=("no_such_program.py",))
     assert done.returncode == 2
     assert "no_such_program.py" in done.stderr
+
+
+def test_calls_are_compared(run):
+    done = run(DIFFER, options=("-n", "2", "--check"))
+    assert done.returncode != 0
+    assert "AgreementError: Bcast: ranks disagree: root: 0 on rank 0; 1 on rank 1" in done.stderr
+
+
+def test_a_wait_that_lasts_too_long_ends_the_job(run):
+    done = run(HANGS, options=("-n", "2", "--timeout", "1"))
+    assert done.returncode != 0
+    assert re.search(r"rank 0 of 2. watchdog: has waited 1\.\d s for Barrier", done.stderr)
+    assert re.search(r"rank 1 of 2. watchdog: +time\.sleep\(60\)", done.stderr)
