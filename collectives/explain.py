@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.collective import Collective
 from collectives.model import Model
 from collectives.registry import REGISTRY

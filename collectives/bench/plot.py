@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import collectives.algorithms  # noqa: F401  (fills the registry)
+from collectives.bench.bars import HEIGHT, Bar, draw_bars
 from collectives.bench.row import Row, bus_bandwidth
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands.arguments import UsageError
@@ -23,8 +26,19 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 _PANEL = (5.4, 3.8)  # inches
 _LEGEND = 3.2
+_ENTRY = 0.155
+_MARGIN = 1.0
 _TICKS = 8
-_MARKERS = "osv^"
+_MARKERS = "osv^DP"
+_COLOURS = [f"C{i}" for i in (0, 1, 2, 3, 4, 5, 6, 8, 9)] + [
+    "navy",
+    "olive",
+    "teal",
+    "gold",
+    "pink",
+]
+_SUBS = (([1, 1.2, 1.5, *range(2, 10)], 4), ([1, 2, 5], 1000), ([1], math.inf))
+_LIBRARY = "MPI library's own"
 
 
 def check_plot(path: Path) -> None:
@@ -42,43 +56,98 @@ def check_plot(path: Path) -> None:
 def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
     """Draw the rows: for each collective and mode the time of a call, and its bus bandwidth.
 
-    Full lines are measured, the black one is the faster of the library's own calls; a dotted line
-    of the same colour is what the model says of a schedule.
+    Of several lengths as curves. Full lines are measured, the black one is the faster of the
+    library's own calls; a dotted line of the same colour is what the model says of a schedule. Of
+    one length as bars.
 
     Args:
         path: the file to write; its suffix says what kind of picture.
-        rows: as `collectives.bench.run.run` returns them.
+        rows: as `collectives.bench.run.run` returns them; one at least.
         table: has the models of this machine; None: rough ones.
-
-    Raises:
-        UsageError: there is nothing to draw.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    drawn = [r for r in rows if r.bytes]  # a barrier has no length
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in drawn:
+    for row in rows:
         groups.setdefault((row.collective, row.mode), []).append(row)
-    if not groups:
-        raise UsageError(f"--plot {path}: there is nothing to draw; a barrier has no length")
-    models = models_of(EXECUTORS, None, table)
+    models = dict(models_of(EXECUTORS, None, table))
+    heights = [_height(found) for found in groups.values()]
     with rc_context({"svg.fonttype": "none", "font.size": 9}):
-        size = (2 * _PANEL[0] + _LEGEND, _PANEL[1] * len(groups))
+        size = (2 * _PANEL[0] + _LEGEND, sum(heights) + 0.4)
         figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(len(groups), 2, squeeze=False)
+        panels = figure.subplots(len(groups), 2, squeeze=False, height_ratios=heights)
         for ((name, mode), found), pair in zip(groups.items(), panels, strict=True):
-            _draw(f"{name}, {mode}", found, dict(models), *pair)
-        figure.suptitle(f"{drawn[0].ranks} ranks, {drawn[0].mpi}; medians of the slowest rank")
+            if len(_lengths(found)) == 1:
+                at = f", {bytes_text(found[0].bytes)}" if found[0].bytes else ""
+                draw_bars(f"{name}, {mode}{at}", _bars(found, models), *pair)
+            else:
+                _draw(f"{name}, {mode}", found, models, *pair)
+        figure.suptitle(f"{rows[0].ranks} ranks, {rows[0].mpi}; medians of the slowest rank")
         figure.savefig(path, dpi=150)
 
 
+def _lengths(rows: Sequence[Row]) -> list[int]:
+    return sorted({row.bytes for row in rows})
+
+
+def _label(row: Row) -> str:
+    return f"{row.algorithm}, {row.executor}, {row.placement}"
+
+
+def _height(rows: Sequence[Row]) -> float:
+    """Return the height of the panels of these rows in inches: all names have room."""
+    names = len({_label(row) for row in rows}) + 2
+    if len(_lengths(rows)) == 1:
+        return _MARGIN + HEIGHT * names
+    return max(_PANEL[1], _MARGIN + _ENTRY * names)
+
+
+def _styles(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Return a style for each label: algorithms differ in colour, how they are run in markers."""
+    algorithms = list(dict.fromkeys(row.algorithm for row in rows))
+    manners = list(dict.fromkeys((row.executor, row.placement) for row in rows))
+    few = len(algorithms) == 1  # then colours show how they are run
+    found = {}
+    for row in rows:
+        algorithm, manner = (
+            algorithms.index(row.algorithm),
+            manners.index((row.executor, row.placement)),
+        )
+        found[_label(row)] = {
+            "color": _COLOURS[(manner if few else algorithm) % len(_COLOURS)],
+            "marker": _MARKERS[manner % len(_MARKERS)],
+        }
+    return found
+
+
+def _bars(rows: Sequence[Row], models: Models) -> list[Bar]:
+    styles = _styles(rows)
+    bars = [
+        Bar(
+            _label(row),
+            row.median_us,
+            row.busbw_GBps,
+            styles[_label(row)]["color"],
+            _modelled_us(row, models),
+        )
+        for row in rows
+    ]
+    native = next((row.native_us for row in rows if row.native_us is not None), None)
+    if native is not None:
+        bars.append(Bar(_LIBRARY, native, _bandwidth(rows[0], native), "black"))
+    return bars
+
+
 def _draw(title: str, rows: Sequence[Row], models: Models, left: Any, right: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    styles = _styles(rows)
     series: dict[str, list[Row]] = {}
     for row in rows:
-        series.setdefault(f"{row.algorithm}, {row.executor}, {row.placement}", []).append(row)
-    for i, (label, found) in enumerate(series.items()):
-        style: dict[str, Any] = {"color": f"C{i % 10}", "marker": _MARKERS[i // 10 % len(_MARKERS)]}
+        series.setdefault(_label(row), []).append(row)
+    for label, found in series.items():
+        style = styles[label]
         _line(left, right, found, [r.median_us for r in found], label=label, **style)
         modelled = [_modelled_us(r, models) for r in found]
         if None not in modelled:
@@ -86,17 +155,26 @@ def _draw(title: str, rows: Sequence[Row], models: Models, left: Any, right: Any
     native = [r for r in next(iter(series.values())) if r.native_us is not None]
     if native:
         us = [r.native_us for r in native]
-        _line(left, right, native, us, label="MPI library's own", color="black", linewidth=2)
-    if any(r.executor in models for r in rows):
+        _line(left, right, native, us, label=_LIBRARY, color="black", linewidth=2)
+    if any(_modelled_us(r, models) is not None for r in rows):
         right.plot([], [], color="0.5", linestyle=":", label="the model")
-    for axes, what in ((left, "microseconds"), (right, "bus bandwidth, GB/s")):
+    moves = any(row.busbw_GBps for row in rows)  # one rank has nothing to send
+    if not moves:
+        right.set_axis_off()
+    lengths = _lengths(rows)
+    shown = lengths[:: -(-len(lengths) // _TICKS)]
+    panels = [(left, "microseconds"), (right, "bus bandwidth, GB/s")]
+    for axes, what in panels[: 1 + moves]:
         axes.set(xscale="log", yscale="log", xlabel="length", ylabel=what, title=title)
-        lengths = sorted({r.bytes for r in rows})
-        shown = lengths[:: -(-len(lengths) // _TICKS)]
+        low, high = axes.get_ylim()
+        # Some ticks have numbers, and not too many, however far the axis goes.
+        subs = next(subs for subs, wide in _SUBS if high / low < wide)
+        axes.yaxis.set_major_locator(LogLocator(subs=subs))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_xticks(shown, [bytes_text(n) for n in shown], rotation=30, ha="right")
         axes.minorticks_off()
         axes.grid(color="0.9")
-    right.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=8)
+    right.legend(loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False, fontsize=8)
 
 
 def _line(left: Any, right: Any, rows: Sequence[Row], us: Sequence[Any], **style: Any) -> None:
@@ -104,11 +182,15 @@ def _line(left: Any, right: Any, rows: Sequence[Row], us: Sequence[Any], **style
     label = style.pop("label", None)
     common = {"markersize": 3, "linewidth": 1, **style}
     left.plot(at, us, **common)
-    gigabytes = [
-        bus_bandwidth(_collective(r), r.ranks, r.bytes, 1e-6 * t)
-        for r, t in zip(rows, us, strict=True)
-    ]
-    right.plot(at, gigabytes, label=label, **common)
+    gigabytes = [_bandwidth(r, t) for r, t in zip(rows, us, strict=True)]
+    if any(gigabytes):
+        right.plot(at, gigabytes, label=label, **common)
+    else:  # the legend stays
+        right.plot([], [], label=label, **common)
+
+
+def _bandwidth(row: Row, us: float) -> float:
+    return bus_bandwidth(_collective(row), row.ranks, row.bytes, 1e-6 * us)
 
 
 def _collective(row: Row) -> Collective:
@@ -119,7 +201,7 @@ def _collective(row: Row) -> Collective:
 def _modelled_us(row: Row, models: Models) -> float | None:
     """Return what the model says, in microseconds; None where no schedule of messages ran."""
     model = models.get(row.executor)
-    if model is None or row.collective not in COLLECTIVES:
+    if model is None or row.ranks == 1 or row.collective not in COLLECTIVES:
         return None
     collective = COLLECTIVES[row.collective]
     return predicted(collective, row.chosen, row.ranks, row.bytes, model) * 1e6

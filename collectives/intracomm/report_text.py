@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 
+import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.collective import COLLECTIVES
 from collectives.intracomm.report import Shape, Site, Tally, Way
 from collectives.registry import REGISTRY

@@ -1,6 +1,7 @@
 """The standard suite, the pictures, and comparisons with other libraries."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -13,7 +14,6 @@ from collectives.bench.floor import Floor
 from collectives.bench.limits import Check
 from collectives.bench.plot import plot
 from collectives.bench.row import Row
-from collectives.commands.arguments import UsageError
 
 
 def bench(*words, **options):
@@ -184,9 +184,38 @@ def test_a_picture_has_every_series_the_library_and_the_model(suffix, tmp_path):
         assert words in text, words
 
 
-def test_a_picture_of_nothing(tmp_path):
-    with pytest.raises(UsageError, match="there is nothing to draw"):
-        plot(tmp_path / "x.svg", [row(bytes=0, collective="barrier")])
+def test_a_picture_of_one_length_has_bars_with_names_and_numbers(tmp_path):
+    rows = [row(bytes=1024, median_us=3.25, algorithm="ring"), row(bytes=1024, algorithm="tree")]
+    rows += [row(collective="barrier", bytes=0, busbw_GBps=0.0, median_us=1.125, chosen="linear")]
+    path = tmp_path / "picture.svg"
+    plot(path, rows)
+    text = path.read_text()
+    for words in (
+        "allreduce, in-place, 1 KiB: microseconds (mark: the model)",
+        "barrier, in-place: microseconds",
+        "ring, native, private",
+        "tree, native, private",
+        ">3.25<",
+        ">1.125<",
+        ">4<",  # the library's
+    ):
+        assert words in text, words
+
+
+def test_a_picture_of_one_rank_has_no_bandwidth(tmp_path):
+    rows = [row(ranks=1, bytes=n, median_us=n / 4, busbw_GBps=0.0) for n in (8, 1024)]
+    plot(tmp_path / "curves.svg", rows)
+    plot(tmp_path / "bars.svg", rows[:1])
+    for name in ("curves.svg", "bars.svg"):
+        assert "bus bandwidth" not in (tmp_path / name).read_text()
+
+
+@pytest.mark.parametrize("us", [(3, 4), (3, 300), (1.1, 1.2)])
+def test_the_axis_has_numbers(us, tmp_path):
+    path = tmp_path / "picture.svg"
+    plot(path, [row(bytes=8 << i, median_us=t, native_us=None) for i, t in enumerate(us)])
+    numbers = re.findall(r">([0-9.]+)</text>", path.read_text())
+    assert len([n for n in numbers if 0.5 <= float(n) <= 500]) >= 2
 
 
 def test_a_picture_is_drawn_after_the_run(tmp_path):
