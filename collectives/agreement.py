@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.channel import open_channel
-from collectives.disagreement import Call, shortened
+from collectives.disagreement import DISAGREE, Call, shortened
 from collectives.rendezvous import Rendezvous
 
 SECONDS = 10.0
@@ -52,7 +52,9 @@ def agree(
     call = Call(collective, {name: shortened(str(value)) for name, value in arguments.items()})
     text = _rendezvous(comm, collective, timeout).exchange(call, timeout)
     if text:
-        raise AgreementError(f"{text} (this rank's call: {call})")
+        # Where calls differ, what does is told with the values of all ranks.
+        own = "" if DISAGREE in text else f" (this rank's call: {call})"
+        raise AgreementError(text + own)
 
 
 def refuse(comm: MPI.Comm, collective: str, error: Exception, *, timeout: float = SECONDS) -> None:
@@ -116,7 +118,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         if not kwargs.get("check"):
             return function(*args, **kwargs)
         comm: Any = kwargs.get("comm")
-        name = function.__name__.removeprefix("plan_")
+        # What the user has called: a plan and a variant go by the name of the collective.
+        name = function.__name__.removeprefix("plan_").removesuffix("_reproducible")
         rendezvous = _rendezvous(comm, name, SECONDS)
         before = rendezvous.calls
         try:

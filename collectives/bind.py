@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
     from collectives.options import Options
 
+ROOTED = ("reduce", "bcast", "gather", "scatter")
+"""The collectives for which one rank is the root."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -126,7 +129,12 @@ def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:
         call["shape"] = job.array.shape
     elif not job.straight:
         call["counts"] = [stop - start for start, stop in pairwise(job.bounds)]
-    call |= {"op": job.op, "root": job.root}
+    if "reduce" in name:
+        call["op"] = job.op
+    if name in ROOTED:
+        call["root"] = job.root
+    if name == "allreduce":
+        call["deterministic"] = "run"  # else it is not this job (see `collectives.reproducible`)
     call |= {"algorithm": settings.algorithm, "executor": settings.executor}
     agree(comm, name, call)
     if job.straight:

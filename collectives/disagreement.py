@@ -13,6 +13,9 @@ LONGEST = 400
 SHOWN = 4
 """How many different values, or errors, one message shows."""
 
+DISAGREE = "ranks disagree: "
+"""What follows names each argument that differs, with its values and the ranks that have them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -61,7 +64,7 @@ def complaint(
             values = {r: c.arguments.get(name, "not given") for r, c in right.items()}
             found += _differences(values, name)
     if found:
-        parts.append("ranks disagree: " + ". ".join(found))
+        parts.append(DISAGREE + ". ".join(found))
     if absent:
         parts.append(f"{list_ranks(absent)} did not come within {seconds:g} s")
     if left:

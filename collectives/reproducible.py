@@ -27,6 +27,7 @@ from collectives.combined import CombinedPlan, Part
 from collectives.fixed_point import FOLDS, SUMMANDS, add, raise_exponents, value
 from collectives.memory import flat
 from collectives.op import MAX, SUM
+from collectives.options import settings_of
 from collectives.plan import Plan
 from collectives.plans import plan_allreduce
 
@@ -60,8 +61,12 @@ def plan_allreduce_reproducible(
     rows, out = _rows(sendbuf, recvbuf, comm)
     inner = options.copy()
     if inner.pop("check", False):
-        call = {"dtype": out.dtype, "shape": (sendbuf if recvbuf is None else recvbuf).shape}
-        agree(comm, "allreduce_reproducible", call)
+        settings = settings_of(inner)
+        call: dict[str, object] = {"dtype": out.dtype}
+        call["shape"] = (sendbuf if recvbuf is None else recvbuf).shape
+        call |= {"op": SUM, "deterministic": "ranks"}
+        call |= {"algorithm": settings.algorithm, "executor": settings.executor}
+        agree(comm, "allreduce", call)
     folds, n = FOLDS[out.dtype.name], out.size
     exponents = np.zeros(n, np.int32)
     integers = np.zeros(folds * n + 1, np.int64)
