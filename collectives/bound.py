@@ -29,7 +29,8 @@ class BoundPlan(Plan):
 
     def _open(self) -> None:
         """Begin to live."""
-        self._closed = False
+        # In the object itself, where Python finds what is asked for in each run at once.
+        self._closed = self._running = False
         self._channel.plans.add(self)
 
     def start(self) -> None:

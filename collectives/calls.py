@@ -47,9 +47,7 @@ class Calls:
             self._plans.popitem(last=False)[1].close()
 
     def close(self) -> None:
-        """Close all: the communicator is about to be freed."""
-        for plan in self._plans.values():
-            plan.close()
+        """Forget all: they end with the communicator, which is about to be freed."""
         self._plans.clear()
 
 

@@ -73,7 +73,8 @@ class BackgroundPlan(BoundPlan):
         self._worker.put(self._address)
 
     def _complete(self) -> None:
-        self._wait_for(self._address)
+        while not self._job[self._DONE]:
+            self._wait_for(self._address)
         if self._job[self._RESULT] < 0:
             self._stop()
             raise self._plan.error()

@@ -175,7 +175,5 @@ def serve(mailbox: int, pause: int) -> int:
 
 @njit("int64(int64)", nogil=True, cache=True, error_model="numpy")
 def wait_for(job: int) -> int:
-    """Sleep until a job is finished."""
-    while _sem_wait(job + 8 * JOB_FINISHED) != 0:
-        pass
-    return 1
+    """Sleep until a job is finished, or a signal comes; return 0 once it is finished."""
+    return _sem_wait(job + 8 * JOB_FINISHED)

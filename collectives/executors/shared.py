@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.channel import open_channel
+from collectives.executors import fields as f
 from collectives.executors.native import NotNative, check_numba
 from collectives.executors.turns import TurnPlan
 from collectives.traffic import Traffic
@@ -23,6 +24,7 @@ from collectives.window import RESULTS_AT, SLOT_BYTES, SLOTS_AT, known_node, ope
 
 if TYPE_CHECKING:
     from collectives.bind import Job
+    from collectives.window import Node
 
 DIRECT_BYTES = 4096
 """Shorter data are passed through slots also where they lie in windows: one step, not two."""
@@ -46,6 +48,7 @@ class SharedPlan(TurnPlan):
         comm: a communicator whose ranks all share memory.
         traffic: counters to add seconds to; no message is ever sent.
         direct: whether to look if all data lie in windows; the same on all ranks.
+        node: where its runs take turns; None: that of the communicator.
 
     Raises:
         NotNative: it cannot do this, the ranks are on several nodes, or numba is not installed.
@@ -57,10 +60,16 @@ class SharedPlan(TurnPlan):
     algorithm = "direct"
 
     def __init__(
-        self, job: Job, comm: MPI.Comm, traffic: Traffic | None = None, *, direct: bool = True
+        self,
+        job: Job,
+        comm: MPI.Comm,
+        traffic: Traffic | None = None,
+        *,
+        direct: bool = True,
+        node: Node | None = None,
     ) -> None:
         check_numba()
-        node = open_node(comm)
+        node = node or open_node(comm)
         if not node.whole:
             raise NotNative("the ranks are on several nodes")
         check_shared(job)
@@ -69,13 +78,13 @@ class SharedPlan(TurnPlan):
 
         self._job: Job | None = job  # keeps the arrays alive
         self._state, self._kept = _state(job, node, direct)
-        self._state[together.PLAN] = self.number
+        self._state[f.PLAN] = self.number
         self.scratch_bytes = sum(k.nbytes for k in self._kept)
         self._address = int(self._state.ctypes.data)
         self._go = together.run
         self._in_flight = self._channel.in_flight
-        self._MAY_WAIT, self._DUE = together.MAY_WAIT, together.DUE
         self._DONE, self._OUT_OF_TURN = together.DONE, together.OUT_OF_TURN
+        self._over = False  # a run that `advance` has not told of
         self._open()
 
     def rebind(self, *regions: npt.NDArray[Any]) -> None:
@@ -99,32 +108,51 @@ class SharedPlan(TurnPlan):
                 another rank started runs in another order, and waits for one that was not started
                 here.
         """
-        if self._closed or self._running or self._in_flight:
-            super().run()
-        elif self._traffic is None:
-            if self._go(self._address) != self._DONE:
-                self._give_way()
-        else:
-            begin = time.perf_counter()
-            if self._go(self._address) != self._DONE:
-                self._give_way()
+        try:
+            if self._closed or self._running or self._in_flight:
+                super().run()
+            elif self._traffic is None:
+                if (said := self._go(self._address)) != self._DONE:
+                    self._go_on(said)
             else:
-                self._traffic.add(0, 0, time.perf_counter() - begin)
+                begin = time.perf_counter()
+                if (said := self._go(self._address)) != self._DONE:
+                    self._go_on(said, time.perf_counter() - begin)
+                else:
+                    self._traffic.add(0, 0, time.perf_counter() - begin)
+        except BaseException:  # of a signal's: what has been begun may be waited for
+            if self._state[f.PHASE] and not self._running:
+                self._carry_on()
+            raise
 
     def advance(self, *, may_wait: bool) -> bool:
         """Go on with this run, whose turn it is; return whether it is finished."""
-        self._state[self._MAY_WAIT] = may_wait
-        try:
-            said = self._go(self._address)
-        finally:
-            self._state[self._MAY_WAIT] = 1
-        if said == self._OUT_OF_TURN:
-            self._node.put_first(int(self._state[self._DUE]))
-        return bool(said == self._DONE)
+        if not self._over:
+            self._state[f.MAY_WAIT] = may_wait
+            try:
+                self._go(self._address)
+            finally:  # also where a signal comes
+                self._state[f.MAY_WAIT] = 1
+                said = self._state[f.SAID]
+                self._over = bool(said == self._DONE)
+                if said == self._OUT_OF_TURN:
+                    self._node.put_first(int(self._state[f.DUE]))
+        over, self._over = self._over, False
+        return over
 
-    def _give_way(self) -> None:
-        self._node.put_first(int(self._state[self._DUE]))
-        super().run()
+    def _go_on(self, said: int, seconds: float = 0.0) -> None:
+        if said == self._OUT_OF_TURN:
+            self._node.put_first(int(self._state[f.DUE]))
+            super().run()
+        else:
+            self._carry_on(seconds)
+            self.wait()
+
+    def _carry_on(self, seconds: float = 0.0) -> None:
+        """Treat the run that `run` has begun as one that was started."""
+        self._seconds = seconds
+        self._running = True
+        self._node.add(self)
 
     def waiting_for(self) -> list[int]:
         """Return the ranks that have not come as far as this one; [] where it does not wait."""
@@ -156,7 +184,6 @@ def _reduces(job: Job) -> bool:
 
 def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], list[Any]]:
     """Return the state of a run, and the arrays that it points to."""
-    from collectives.executors import together as t
     from collectives.executors.kernels import OPERATIONS, REVERSED, kernels_of
 
     name, size, rank = job.collective.name, node.size, node.rank
@@ -189,40 +216,41 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
         send_at, send_bytes = none, [longest] * size
         take_at, take_bytes, peer_at = none, [longest] * size, none
     piece = min(PIECE_BYTES, SLOT_BYTES // size if to_each else SLOT_BYTES) // 64 * 64
-    state = np.zeros(t.FIELDS, np.int64)
+    state = np.zeros(f.FIELDS, np.int64)
     kept: list[Any] = []
 
     def keep(values: Any) -> int:
         kept.append(np.ascontiguousarray(values, np.int64))
         return int(kept[-1].ctypes.data)
 
-    state[t.SEQUENCE] = node.sequence.ctypes.data
-    state[t.MAY_WAIT] = 1
-    state[t.SIZE], state[t.RANK], state[t.SPIN] = size, rank, node.spin
-    state[t.SEGMENTS] = node.segments.ctypes.data
-    state[t.SLOTS_AT], state[t.RESULTS_AT], state[t.SLOT_BYTES] = SLOTS_AT, RESULTS_AT, SLOT_BYTES
-    state[t.TABLE] = node.table_at.ctypes.data
-    state[t.DIRECT] = direct and job.nbytes >= DIRECT_BYTES and name != "barrier"
-    state[t.ALLREDUCE] = name == "allreduce"
-    state[t.SLICED] = name == "allreduce" and size > 2 and longest >= SLICED_BYTES
-    state[t.REDUCES], state[t.TO_EACH] = _reduces(job), to_each
-    state[t.GIVER] = job.root if name in ("bcast", "scatter") else -1
-    state[t.TAKER] = job.root if name in ("reduce", "gather") else -1
-    state[t.OWN] = name in ("alltoall", "gather", "scatter")
-    state[t.ITEM], state[t.PIECE_BYTES] = item, piece
-    state[t.PIECES] = max(1, -(-longest // piece))
+    state[f.SEQUENCE] = node.sequence.ctypes.data
+    state[f.MAY_WAIT] = 1
+    state[f.SIZE], state[f.RANK], state[f.SPIN] = size, rank, node.spin
+    state[f.SEGMENTS] = node.segments.ctypes.data
+    state[f.SLOTS_AT], state[f.RESULTS_AT], state[f.SLOT_BYTES] = SLOTS_AT, RESULTS_AT, SLOT_BYTES
+    state[f.CLOCK] = keep([0, 0])
+    state[f.TABLE] = node.table_at.ctypes.data
+    state[f.DIRECT] = direct and job.nbytes >= DIRECT_BYTES and name != "barrier"
+    state[f.ALLREDUCE] = name == "allreduce"
+    state[f.SLICED] = name == "allreduce" and size > 2 and longest >= SLICED_BYTES
+    state[f.REDUCES], state[f.TO_EACH] = _reduces(job), to_each
+    state[f.GIVER] = job.root if name in ("bcast", "scatter") else -1
+    state[f.TAKER] = job.root if name in ("reduce", "gather") else -1
+    state[f.OWN] = name in ("alltoall", "gather", "scatter")
+    state[f.ITEM], state[f.PIECE_BYTES] = item, piece
+    state[f.PIECES] = max(1, -(-longest // piece))
     if _reduces(job):
         kernels = kernels_of(source.dtype.name)
         number = OPERATIONS.index(job.op.name)
-        state[t.OPERATION], state[t.REVERSED] = number, REVERSED[number]
-        state[t.REDUCE], state[t.ACCUMULATE] = kernels.reduce, kernels.accumulate
-        state[t.WIDEN], state[t.NARROW] = kernels.widen, kernels.narrow
+        state[f.OPERATION], state[f.REVERSED] = number, REVERSED[number]
+        state[f.REDUCE], state[f.ACCUMULATE] = kernels.reduce, kernels.accumulate
+        state[f.WIDEN], state[f.NARROW] = kernels.widen, kernels.narrow
         scratch = np.empty(_BLOCK * kernels.wide, np.uint8)
         kept.append(scratch)
-        state[t.SCRATCH], state[t.BLOCK] = scratch.ctypes.data, _BLOCK
-    state[t.SEND_AT], state[t.SEND_BYTES] = keep(send_at), keep(send_bytes)
-    state[t.TAKE_AT], state[t.TAKE_BYTES] = keep(take_at), keep(take_bytes)
-    state[t.PEER_AT] = keep(peer_at)
+        state[f.SCRATCH], state[f.BLOCK] = scratch.ctypes.data, _BLOCK
+    state[f.SEND_AT], state[f.SEND_BYTES] = keep(send_at), keep(send_bytes)
+    state[f.TAKE_AT], state[f.TAKE_BYTES] = keep(take_at), keep(take_bytes)
+    state[f.PEER_AT] = keep(peer_at)
     _bind(state, node, source, target)
     return state, kept
 
@@ -230,10 +258,8 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
 def _bind(
     state: npt.NDArray[np.int64], node: Any, source: npt.NDArray[Any], target: npt.NDArray[Any]
 ) -> None:
-    from collectives.executors import together as t
-
-    state[t.SOURCE], state[t.TARGET] = source.ctypes.data, target.ctypes.data
-    state[t.WINDOW], state[t.OFFSET] = node.find(source) if state[t.DIRECT] else (-1, 0)
+    state[f.SOURCE], state[f.TARGET] = source.ctypes.data, target.ctypes.data
+    state[f.WINDOW], state[f.OFFSET] = node.find(source) if state[f.DIRECT] else (-1, 0)
 
 
 def lies_in_window(comm: MPI.Comm, arrays: Sequence[Any]) -> bool:
