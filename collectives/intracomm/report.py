@@ -54,6 +54,9 @@ class Tally:
         calls: how often.
         nbytes: length of the buffers, all calls together.
         seconds: inside the calls, and in the waits of our own requests for them.
+        firsts: how many of the calls were the first of their kind here: such a call makes a plan,
+            and may compile code, so it tells nothing about the others.
+        later: seconds of all calls but those.
         ways: what did them -> how often.
         shapes: what was to be done -> how often; where the library did it that is not known.
     """
@@ -61,17 +64,33 @@ class Tally:
     calls: int = 0
     nbytes: int = 0
     seconds: float = 0.0
+    firsts: int = 0
+    later: float = 0.0
     ways: Counter[Way] = field(default_factory=Counter)
     shapes: Counter[Shape] = field(default_factory=Counter)
 
     def add(self, seconds: float, way: Way, shape: Shape | None) -> None:
         """Count a call."""
+        first = self.shapes[shape] == 0 if shape is not None else self.calls == 0
         self.calls += 1
+        self.firsts += first
         self.seconds += seconds
+        self.later += 0.0 if first else seconds
         self.ways[way] += 1
         if shape is not None:
             self.nbytes += shape.nbytes
             self.shapes[shape] += 1
+
+    def wait(self, seconds: float) -> None:
+        """Count what the last call took until it was waited for."""
+        self.seconds += seconds
+        self.later += seconds if self.calls > self.firsts else 0.0
+
+    @property
+    def each(self) -> float | None:
+        """Seconds of a call, in the mean of all but the first ones; None where there are none."""
+        others = self.calls - self.firsts
+        return self.later / others if others > 0 else None
 
 
 class Report:
@@ -119,6 +138,8 @@ def merged(found: Iterable[dict[Site, Tally]]) -> dict[Site, Tally]:
             total.calls = max(total.calls, tally.calls)
             total.nbytes = max(total.nbytes, tally.nbytes)
             total.seconds = max(total.seconds, tally.seconds)
+            total.firsts = max(total.firsts, tally.firsts)
+            total.later = max(total.later, tally.later)
             total.ways |= tally.ways
             total.shapes |= tally.shapes
     return all_ranks

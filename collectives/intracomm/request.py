@@ -46,13 +46,14 @@ class _Waiting(_Request):
             self._progress.wait_for(self._running)
         super().Wait(status)
         if self._tally is not None:
-            self._tally.seconds += perf_counter() - begin
+            self._tally.wait(perf_counter() - begin)
         self._running.raise_error()
         return True
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished."""
         self._progress.go_on()
+        self._running.help_others()
         done = super().Test(status)
         self._running.raise_error()
         return done
@@ -60,6 +61,7 @@ class _Waiting(_Request):
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished. The request stays."""
         self._progress.go_on()
+        self._running.help_others()
         return super().Get_status(status)
 
     def wait(self, status: MPI.Status | None = None) -> Any:
