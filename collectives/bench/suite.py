@@ -27,7 +27,7 @@ from collectives.bench.table import heading, native_seconds, rows, table
 from collectives.bench.variant import MEMORY, Label, Variant
 from collectives.bench.ways import Builder
 from collectives.collective import ALLREDUCE
-from collectives.commands.arguments import bytes_text
+from collectives.units import bytes_text
 
 _IN_WINDOW = Label(AUTO, SHARED, WINDOW, IN_PLACE)
 _BY_ITSELF = Label(AUTO, AUTO, PRIVATE, IN_PLACE)

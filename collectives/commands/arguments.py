@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from collectives.units import bytes_text as bytes_text
 
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MAX_BYTES = 1 << 50
