@@ -15,10 +15,13 @@ from collectives.bind import bind_job
 from collectives.calls import call
 from collectives.channel import Channel, open_channel
 from collectives.collective import COLLECTIVES
-from collectives.executors.native import numba_is_there
+from collectives.decide import decide
+from collectives.executors.native import NotNative, numba_is_there
+from collectives.executors.shared import SharedPlan, check_shared
 from collectives.intracomm import reduce
 from collectives.intracomm.agree import agreed
 from collectives.intracomm.alone import Alone
+from collectives.intracomm.lane import Lane
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.quick import Quick
 from collectives.intracomm.quicker import quicker
@@ -27,11 +30,13 @@ from collectives.intracomm.request import NonBlocking, Persistent
 from collectives.intracomm.running import Running
 from collectives.intracomm.settings import LIBRARY, OURS, DropInSettings
 from collectives.intracomm.work import Here, Work
+from collectives.options import settings_of
 from collectives.plan import Plan
 from collectives.registry import REGISTRY
 from collectives.select import choose
+from collectives.sharedmemory import SharedMemoryError
 from collectives.watchdog import limited, pack_of
-from collectives.window import split_by_node
+from collectives.window import open_node, split_by_node
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -210,23 +215,46 @@ class Engine:
     def _prepare(self, collective: str, work: Work, *, once: bool) -> tuple[Plan, Running, int]:
         """Return a plan, a run of it, and the tag of the handle that it is to complete.
 
-        Nothing here waits for other ranks, not even to agree on how to do it.
+        Where it runs only ``once``, nothing here waits for other ranks, not even to agree on how to
+        do it, nor to share memory. A persistent one may do so, as in MPI.
         """
         options = self._options(collective, work)
-        if options["algorithm"] == "auto":
-            options["algorithm"] = self._choice(work)
-        if options["executor"] != "python":
-            options["executor"] = "auto"
         channel, alone = self._open(), self.family.alone
         tag = channel.call_tag() if once else channel.take_tag()
-        plan = bind_job(work.job, self._plain, tag=tag, **options)
+        lane = None if once else self._lane(work, tag, options)
+        plan: Plan
+        if lane is not None:
+            plan = SharedPlan(work.job, self._plain, node=lane)
+        else:
+            if options["algorithm"] == "auto":
+                options["algorithm"] = self._choice(work)
+            if options["executor"] != "python":
+                options["executor"] = "auto"
+            plan = bind_job(work.job, self._plain, tag=tag, **options)
         handle_tag = alone.tag()
         complete = partial(alone.complete, handle_tag)
-        release = None if once else partial(channel.give_back, tag)
+
+        def release() -> None:
+            if lane is not None:
+                lane.close()
+            if not once:
+                channel.give_back(tag)
+
         running = Running(
-            plan, work, tag, channel.in_flight, self._progress, complete, release, once=once
+            plan, work, tag, channel.in_flight, self._progress, complete, release, lane, once=once
         )
         return plan, running, handle_tag
+
+    def _lane(self, work: Work, tag: int, options: Options) -> Lane | None:
+        """Return shared memory for a persistent plan, where that is what suits. Collective."""
+        if decide(work.job, self._plain, settings_of(options)).executor != "shared":
+            return None
+        try:
+            check_shared(work.job)
+            node = open_node(self._plain)
+            return Lane(node, tag) if node.whole else None
+        except (NotNative, SharedMemoryError):  # on all ranks
+            return None
 
     def _open(self) -> Channel:
         """Return the channel. Collective at first use."""

@@ -38,6 +38,19 @@ class Unfinished(Protocol):
     def advance(self) -> bool:
         """Go on without waiting; return whether it is finished. The lock is held."""
 
+    def linger(self) -> bool:
+        """Go on as long as the other ranks do; return whether it got on. The lock is held."""
+
+
+class Awaited(Unfinished, Protocol):
+    """A collective that can be waited for."""
+
+    def wait_alone(self) -> bool:
+        """Wait until it is through, if that holds up nothing else; return whether it is."""
+
+    def help_others(self) -> None:
+        """Let all else go on that was started on its communicator."""
+
 
 class Progress:
     """What is under way in this process, and the thread that looks after it.
@@ -82,14 +95,19 @@ class Progress:
         for this in list(self._under_way.values()):
             _advance(this)
 
-    def wait_for(self, this: Unfinished) -> None:
+    def wait_for(self, this: Awaited) -> None:
         """Let all go on until this is finished; no lock is held in between."""
         while True:
+            # Ranks may wait for them in another order.
+            several = len(self._under_way) > 1
             with this.lock:
+                if not several:
+                    this.wait_alone()
                 if this.advance():
                     return
-            if len(self._under_way) > 1:  # ranks may wait for them in another order
+            if several:
                 self.go_on()
+            this.help_others()
             time.sleep(0)  # where ranks share a core, a peer may need it
 
     def stop(self) -> None:
@@ -125,7 +143,7 @@ class Progress:
                 found = [*self._under_way.values(), *self._sleeping.values()]
             nothing = 0 if found else nothing + 1
             while found:  # so that none of them is kept alive while this thread sleeps
-                _advance(found.pop())
+                self._fresh |= _linger(found.pop())
             time.sleep(pause)
 
 
@@ -135,6 +153,15 @@ def _advance(this: Unfinished) -> None:
             this.advance()
         finally:
             this.lock.release()
+
+
+def _linger(this: Unfinished) -> bool:
+    if this.lock.acquire(blocking=False):
+        try:
+            return this.linger()
+        finally:
+            this.lock.release()
+    return False
 
 
 def _stop_in_time(progress: Progress) -> None:

@@ -134,6 +134,10 @@ class Persistent(_Waiting, MPI.Prequest):
         """Begin, if the library has started it; return whether there was nothing to do."""
         return not self.begin_if_started()
 
+    def linger(self) -> bool:
+        """Begin, if the library has started it; return whether it has."""
+        return self.begin_if_started()
+
     def begin_if_started(self) -> bool:
         """Begin, if the library's Startall has started it just now. The lock is held."""
         return self._begin_if(self._is_started)

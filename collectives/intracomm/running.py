@@ -6,9 +6,13 @@ import threading
 from collections.abc import Callable, MutableMapping
 
 from collectives.channel import InFlight
+from collectives.intracomm.lane import Lane
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.work import Work
 from collectives.plan import Plan
+
+LOOKS = 20
+"""Looks at a run in shared memory that does not get on, before it is left alone for a while."""
 
 
 class Running:
@@ -24,7 +28,8 @@ class Running:
         in_flight: the runs in flight on the communicator, by tag.
         progress: looks after it.
         complete: called when it is finished.
-        release: called when the plan is closed, if given.
+        release: called when the plan is closed.
+        lane: the memory of the plan, where it has its own.
         once: it is not begun again, so that the plan is closed when it is finished.
 
     Attributes:
@@ -41,7 +46,8 @@ class Running:
         in_flight: MutableMapping[int, InFlight],
         progress: Progress,
         complete: Callable[[], None],
-        release: Callable[[], None] | None,
+        release: Callable[[], None],
+        lane: Lane | None = None,
         *,
         once: bool,
     ) -> None:
@@ -52,7 +58,7 @@ class Running:
         self.tag = tag
         self._in_flight = in_flight
         self._progress = progress
-        self._complete, self._release = complete, release
+        self._complete, self._release, self._lane = complete, release, lane
         self._once = once
         self._error: Exception | None = None
 
@@ -92,6 +98,37 @@ class Running:
         finally:
             self.lock.release()
 
+    def wait_alone(self) -> bool:
+        """Wait until the plan is through, if nothing else is in flight; return whether it is.
+
+        The lock is held. What begins meanwhile is looked after by the thread of `Progress`.
+        """
+        if self._lane is None or not self.under_way or len(self._in_flight) > 1:
+            return False
+        try:
+            self._lane.go_on(may_wait=True)
+        except Exception as error:
+            self._error = error
+        return True
+
+    def help_others(self) -> None:
+        """Let all else that is in flight on the communicator go on. Not for other threads."""
+        for run in list(self._in_flight.values()):
+            if run is not self:
+                run.progress()
+
+    def linger(self) -> bool:
+        """Go on as long as the other ranks do; return whether it got on. The lock is held."""
+        if self._lane is None or not self.under_way:  # then the memory may be gone
+            return self.advance()
+        first = last = self._lane.steps()
+        looks = 0
+        while looks < LOOKS and not self.advance():
+            now = self._lane.steps()
+            looks = looks + 1 if now == last else 0
+            last = now
+        return last != first
+
     def advance(self) -> bool:
         """Go on without waiting; return whether it is finished. The lock is held."""
         if not self.under_way:
@@ -124,8 +161,7 @@ class Running:
     def _close(self) -> None:
         if self._plan is not None and self._error is None:
             self._plan.close()
-            if self._release is not None:
-                self._release()
+            self._release()
         self._plan = self._work = None
 
     def raise_error(self) -> None:

@@ -1,6 +1,7 @@
 """Non-blocking and persistent collectives of the drop-in: in any order, alone and in lists."""
 
 import gc
+import itertools
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ import collectives
 from collectives import as_intracomm
 from collectives.collective import COLLECTIVES
 from collectives.executors.native import numba_is_there
+from collectives.intracomm.report import Report, Way
 
 SIZES = (1, 2, 3, 4)
 OURS = dict.fromkeys(COLLECTIVES, "ours")
@@ -306,3 +308,75 @@ def test_requests_that_are_freed_or_forgotten_are_finished(comm):
         again.Wait()
     again.Free()
     assert not ours._engine.family.progress._under_way
+
+
+@pytest.mark.ranks(2, 3, 4, every_mpi=True)
+def test_persistent_ones_are_started_and_waited_for_in_any_order_on_each_rank(comm):
+    """In shared memory, too, where runs of other plans take turns."""
+    report = Report()
+    ours = as_intracomm(comm, report=report, **OURS)
+    size, rank, base = comm.size, comm.rank, comm.size * (comm.size - 1) / 2
+    orders = list(itertools.permutations(range(4)))
+    own = np.random.default_rng([rank, 5])
+    for n in (1, 20_000):
+        sums = [np.zeros(n), np.zeros(n)]
+        parts, word, every = np.zeros(n), np.zeros(n), np.zeros((size, n))
+        made = [
+            ours.Allreduce_init(MPI.IN_PLACE, sums[0]),
+            ours.Allreduce_init(parts, sums[1]),
+            ours.Bcast_init(word, size - 1),
+            ours.Allgather_init(parts, every),
+        ]
+        got, plain = np.zeros(1), np.full(1, rank + 0.5)
+        for k in range(10):
+            sums[0][:], parts[:], word[:] = rank + k, rank - k, rank * 10 + k
+            started = orders[(7 * rank + k) % 24]
+            for i in started:
+                made[i].Start()
+                if k % 3 == 0:
+                    time.sleep(own.random() * 1e-3)
+            if k % 5 == 4:
+                ring = [
+                    comm.Irecv(got, (rank - 1) % size),
+                    comm.Isend(plain, (rank + 1) % size),
+                ]
+                MPI.Request.Waitall([*(made[i] for i in started[2:]), *ring])
+                assert got[0] == (rank - 1) % size + 0.5
+            for i in orders[(5 * rank + 3 * k) % 24]:
+                if k % 2:
+                    made[i].Wait()
+                while not made[i].Test():
+                    pass
+            assert (sums[0] == base + size * k).all()
+            assert (sums[1] == base - size * k).all()
+            assert (word == (size - 1) * 10 + k).all()
+            assert (every == np.arange(size)[:, None] - k).all()
+        for request in made:
+            request.Free()
+    if numba_is_there():
+        ways = {s.call: set(t.ways) for s, t in report.sites.items()}
+        assert set().union(*ways.values()) == {Way("direct", "shared")}
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+def test_a_plan_of_a_function_and_a_request_are_waited_for_in_another_order_on_each_rank(comm):
+    ours = as_intracomm(comm, **OURS)
+    x, y = np.zeros(30_000), np.zeros(30_000)
+    request = ours.Allreduce_init(MPI.IN_PLACE, y)
+    executors = ("python", "native", "shared") if numba_is_there() else ("python",)
+    for executor in executors:
+        with collectives.plan_allreduce(x, comm=comm, executor=executor) as plan:
+            for k in range(8):
+                x[:], y[:] = comm.rank, 2 * comm.rank
+                other = np.zeros(9)
+                plan.start()
+                request.Start()
+                more = ours.Iallreduce(np.ones(9), other)
+                waits = [plan.wait, request.Wait, more.Wait]
+                turn = (comm.rank + k) % 3
+                for wait in waits[turn:] + waits[:turn]:
+                    wait()
+                assert (x == comm.size * (comm.size - 1) / 2).all()
+                assert (y == comm.size * (comm.size - 1)).all()
+                assert (other == comm.size).all()
+    request.Free()
