@@ -16,7 +16,7 @@ from collectives.calls import call
 from collectives.channel import Channel, open_channel
 from collectives.collective import COLLECTIVES
 from collectives.decide import decide
-from collectives.executors.native import NotNative, numba_is_there
+from collectives.executors.native import NotNative, check_numba, numba_is_there
 from collectives.executors.shared import SharedPlan, check_shared
 from collectives.intracomm import reduce
 from collectives.intracomm.agree import agreed
@@ -250,6 +250,7 @@ class Engine:
         if decide(work.job, self._plain, settings_of(options)).executor != "shared":
             return None
         try:
+            check_numba()
             check_shared(work.job)
             node = open_node(self._plain)
             return Lane(node, tag) if node.whole else None
