@@ -22,7 +22,7 @@ class Plan(Closing):
 
     Attributes:
         messages: messages that this rank sends in one run, those to itself left out.
-        bytes_sent: their bytes.
+        bytes_sent: their bytes; in shared memory those that other ranks take from this one.
         scratch_bytes: memory allocated by the plan.
         algorithm: what it runs, as `collectives.registry.Registry.get` takes it.
         executor: what runs it: "python", "native" or "shared".

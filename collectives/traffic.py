@@ -1,4 +1,4 @@
-"""Count what goes over the wire, and the time that it takes."""
+"""Count what goes to other ranks, and the time that it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Traffic:
 
     Attributes:
         messages: messages sent.
-        bytes: bytes sent.
+        bytes: bytes sent, or passed on in the shared memory of a node.
         seconds: time spent inside communication calls.
     """
 

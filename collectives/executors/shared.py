@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from collectives.blocks import share
 from collectives.channel import open_channel
 from collectives.executors import fields as f
 from collectives.executors.native import NotNative, check_numba
@@ -46,7 +47,7 @@ class SharedPlan(TurnPlan):
     Args:
         job: what to do, and on which arrays.
         comm: a communicator whose ranks all share memory.
-        traffic: counters to add seconds to; no message is ever sent.
+        traffic: counters to add to: no messages, but the bytes that others take.
         direct: whether to look if all data lie in windows; the same on all ranks.
         node: where its runs take turns; None: that of the communicator.
 
@@ -80,6 +81,7 @@ class SharedPlan(TurnPlan):
         self._state, self._kept = _state(job, node, direct)
         self._state[f.PLAN] = self.number
         self.scratch_bytes = sum(k.nbytes for k in self._kept)
+        self.bytes_sent = _passed(job, node)
         self._address = int(self._state.ctypes.data)
         self._go = together.run
         self._in_flight = self._channel.in_flight
@@ -119,7 +121,7 @@ class SharedPlan(TurnPlan):
                 if (said := self._go(self._address)) != self._DONE:
                     self._go_on(said, time.perf_counter() - begin)
                 else:
-                    self._traffic.add(0, 0, time.perf_counter() - begin)
+                    self._traffic.add(0, self.bytes_sent, time.perf_counter() - begin)
         except BaseException:  # of a signal's: what has been begun may be waited for
             if self._state[f.PHASE] and not self._running:
                 self._carry_on()
@@ -180,6 +182,27 @@ def check_shared(job: Job) -> None:
 
 def _reduces(job: Job) -> bool:
     return job.collective.name in ("allreduce", "reduce", "reduce_scatter")
+
+
+def _passed(job: Job, node: Node) -> int:
+    """Return the bytes that the other ranks take from this one, each once: those of "direct"."""
+    name, size, rank = job.collective.name, node.size, node.rank
+    if name == "barrier":
+        return 0
+    whole, item = int(job.array.nbytes), int(job.array.dtype.itemsize)
+    part = (job.bounds[rank + 1] - job.bounds[rank]) * item if len(job.bounds) else 0
+    if name == "allreduce":
+        start, stop = share(whole // item, rank, size)
+        return whole + (size - 2) * (stop - start) * item  # its data, and what it has summed up
+    if name in ("bcast", "reduce"):
+        takers = size - 1 if name == "bcast" else 1
+        return whole * takers if (rank == job.root) == (name == "bcast") else 0
+    if name == "allgather":
+        return (size - 1) * part
+    if name == "gather":
+        return part if rank != job.root else 0
+    gives_all = name != "scatter" or rank == job.root
+    return (job.bounds[-1] - job.bounds[0]) * item - part if gives_all else 0
 
 
 def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], list[Any]]:

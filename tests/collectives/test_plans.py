@@ -173,3 +173,30 @@ def test_a_call_and_its_plan_take_their_arguments_in_one_order(name):
     assert plan[: 2 * two] == call[: 2 * two]
     buffers = ("buffer", "sendbuf", "recvbuf")
     assert [p for p in plan if p not in buffers] == [p for p in call if p not in buffers]
+
+
+@pytest.mark.skipif("shared" not in EXECUTORS, reason="numba is not installed")
+@pytest.mark.ranks(1, 2, 3, 4, 5)
+def test_shared_memory_passes_on_as_many_bytes_as_the_messages_of_direct(comm):
+    p, r, n = comm.size, comm.rank, 1003
+    counts = [3 * q + 1 for q in range(p)]
+    whole, part, root = np.zeros(sum(counts)), np.zeros(counts[r]), p - 1
+    cases = [
+        ("direct", lambda **o: collectives.plan_allreduce(np.zeros(n, np.float32), **o)),
+        ("linear", lambda **o: collectives.plan_reduce(np.zeros(n), root=root, **o)),
+        ("linear", lambda **o: collectives.plan_bcast(np.zeros(n, np.int16), root, **o)),
+        ("direct", lambda **o: collectives.plan_allgather(whole, counts=counts, **o)),
+        ("direct", lambda **o: collectives.plan_reduce_scatter(whole, counts=counts, **o)),
+        ("direct", lambda **o: collectives.plan_alltoall(np.zeros(p * n), np.zeros(p * n), **o)),
+        ("linear", lambda **o: collectives.plan_gather(part, whole, root, counts=counts, **o)),
+        ("linear", lambda **o: collectives.plan_scatter(whole, part, root, counts=counts, **o)),
+    ]
+    for algorithm, make in cases:
+        sent, passed = collectives.Traffic(), collectives.Traffic()
+        make(comm=comm, algorithm=algorithm, executor="python", traffic=sent).run()
+        plan = make(comm=comm, executor="shared", traffic=passed)
+        plan.run()
+        plan.start()
+        plan.wait()
+        assert (passed.bytes, passed.messages) == (2 * sent.bytes, 0), algorithm
+        assert plan.bytes_sent == sent.bytes
