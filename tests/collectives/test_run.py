@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+from collectives.collective import COLLECTIVES
+
 PI = """
     import sys
     import numpy
@@ -69,6 +71,44 @@ HANGS = """
     MPI.COMM_WORLD.Barrier()
 """
 
+CONJUGATE_GRADIENTS = """
+    import numpy as np
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    rank, size, n = comm.rank, comm.size, 301
+    counts = [n // size + (r < n % size) for r in range(size)]
+    displs = [sum(counts[:r]) for r in range(size)]
+    m, rows = counts[rank], slice(displs[rank], displs[rank] + counts[rank])
+    A = 2.5 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    whole = np.sin(np.arange(n)) if rank == 0 else None
+    b, every, dots, total = np.empty(m), np.empty(n), np.zeros(2), np.zeros(2)
+    comm.Scatterv([whole, counts, displs, MPI.DOUBLE], [b, MPI.DOUBLE], root=0)
+    x, r, p, left = np.zeros(m), b.copy(), b.copy(), np.zeros(1)
+    products = comm.Allreduce_init(dots, total)
+    comm.Allreduce(np.array([r @ r]), left)
+    for step in range(80):
+        comm.Allgatherv([p, m, MPI.DOUBLE], [every, (counts, displs), MPI.DOUBLE])
+        q = A[rows] @ every
+        dots[:] = p @ q, r @ q
+        products.Start()
+        word = np.array([step if rank == 0 else -1], "i")
+        request = comm.Ibcast([word, MPI.INT], root=0)
+        MPI.Request.Waitall([request, products]) if step % 2 else (products.Wait(), request.Wait())
+        assert word[0] == step
+        alpha = left[0] / total[0]
+        x, r = x + alpha * p, r - alpha * q
+        now = np.array(r @ r)
+        comm.Allreduce(MPI.IN_PLACE, [now, 1, MPI.DOUBLE])
+        p, left[0] = r + now / left[0] * p, now
+    products.Free()
+    solution = np.empty(n) if rank == 0 else None
+    comm.Gatherv(x, [solution, counts] if rank == 0 else None, root=0)
+    if rank == 0:
+        print(np.abs(solution - np.linalg.solve(A, np.sin(np.arange(n)))).max() < 1e-12)
+"""
+OURS = [w for name in COLLECTIVES for w in (f"--{name.replace('_', '-')}", "ours")]
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -98,6 +138,14 @@ def test_a_module_and_its_report(run):
     assert "program.py:8 Allgather" in done.stdout
     assert "done by ring (" in done.stdout
     assert re.search(r"done by ring \(\w+\) x1\n +model: .*bruck.*, 2 more \(native\)", done.stdout)
+
+
+@pytest.mark.parametrize("how", [[], OURS, ["--executor", "python", "--check"]])
+@pytest.mark.parametrize("ranks", ["2", "3"])
+def test_a_solver_with_all_forms_of_collectives(run, how, ranks):
+    done = run(CONJUGATE_GRADIENTS, options=("-n", ranks, *how))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n"
 
 
 def test_a_rank_that_fails_ends_the_job_with_a_traceback_of_the_program(run):
