@@ -146,7 +146,10 @@ def _run(words: list[str]) -> int:
     # Names may stand before and behind options, where argparse takes the first ones only.
     named = hasattr(args, "names") and not any(word.startswith("-") for word in others)
     if others and not named:
-        parsers[args.command].error(f"unrecognized arguments: {' '.join(others)}")
+        unknown = next((word for word in others if word.startswith("-")), others[0])
+        options = [*parsers[args.command]._option_string_actions]
+        meant = nearest(unknown.partition("=")[0], options)
+        parsers[args.command].error(f"unrecognized arguments: {' '.join(others)}{meant}")
     args.argv = words
     try:
         if named:

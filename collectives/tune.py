@@ -7,14 +7,11 @@ the best are timed again, in turns, for as long as the budget allows.
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
 from math import isqrt
-from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -25,6 +22,7 @@ from collectives.bench.run import library, silent
 from collectives.collective import BARRIER, COLLECTIVES, Collective
 from collectives.executors.native import numba_is_there
 from collectives.fit import Fit
+from collectives.machine import machine
 from collectives.measure_model import measure_models
 from collectives.regret import Regret, regrets
 from collectives.select import choose, predicted, variants
@@ -46,6 +44,8 @@ _PLAIN = 1.5  # so many times slower by the model: tried all the same where no t
 _HOPELESS = 4.0  # so many times slower than the best by the model: not tried
 _NEAR = 1.4  # so many times slower than the best at first sight: not timed again
 _MODEL, _FIRST = 0.1, 0.4  # of the budget: for the model; for the first sight, of what is left
+
+_SHORT = 0.1  # seconds of the budget for a length, from which on a few runs of each way fit
 
 Report = Callable[[str], object]
 
@@ -96,7 +96,10 @@ def tune(comm: MPI.Comm, wanted: Wanted, report: Report = print) -> Table:
         for c in wanted.collectives
         for p in (placements if c is not BARRIER else placements[:1])  # it has no buffers
     ]
-    share = (1 - _MODEL) * wanted.budget / sum(len(_sizes(c, wanted)) for c, _ in cases)
+    lengths = sum(len(_sizes(c, wanted)) for c, _ in cases)
+    share = (1 - _MODEL) * wanted.budget / lengths
+    if share < _SHORT:
+        say(f"{lengths} lengths in all: that takes longer than {wanted.budget:g} s, and is rough")
     sections = []
     for collective, placement in cases:
         sizes = _sizes(collective, wanted)
@@ -224,15 +227,6 @@ def between(sizes: Sequence[int], unit: int) -> list[int]:
         rounded = middle // unit * unit
         middles.append(rounded if rounded > low else middle)
     return middles
-
-
-def machine() -> str:
-    """Return the processor, the number of cores and the system."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.machine()
-    return f"{processor}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
 
 
 def _now() -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MAX_BYTES = 1 << 50
 """The longest buffer that is understood: 1 PiB."""

@@ -17,6 +17,7 @@ from collectives.bench.row import write_json
 from collectives.bench.settings import Settings
 from collectives.commands import ranks
 from collectives.commands.arguments import UsageError
+from collectives.commands.files import another_machine, check_writable
 from collectives.launch import LaunchError, launcher_size
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings])
         root = comm.Get_rank() == 0
         if root:
             _check_files(args)
+            if another_machine(args.table):
+                say(f"# {another_machine(args.table)}")
         if args.suite:
             rows, checks = run_suite(comm, work[0], say)
             if root:
@@ -59,9 +62,15 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings])
         else:
             rows = measure(comm, work, say)
         if args.json is not None and root:
-            write_json(args.json, rows)
+            try:
+                write_json(args.json, rows)
+            except OSError as error:
+                raise UsageError(f"--json {args.json}: {error.strerror}") from error
         if args.plot is not None and root:
-            plot(args.plot, rows, args.table)
+            try:
+                plot(args.plot, rows, args.table)
+            except OSError as error:
+                raise UsageError(f"--plot {args.plot}: {error.strerror}") from error
     return 1 if any(row.wrong for row in rows) else 0
 
 
@@ -73,10 +82,7 @@ def _check_files(args: argparse.Namespace) -> None:
     """
     for option in ("json", "plot"):
         path: Path | None = getattr(args, option)
-        try:
-            if path is not None:
-                path.open("a").close()
-        except OSError as error:
-            raise UsageError(f"--{option} {path}: {error.strerror}") from error
+        if path is not None:
+            check_writable(f"--{option}", path)
     if args.plot is not None:
         check_plot(args.plot)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from collectives.commands import named
 from collectives.commands.arguments import UsageError, add_ranks
+from collectives.commands.files import check_writable
 from collectives.draw import MAX_RANKS, draw_svg, draw_text
 
 
@@ -25,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("say where to write the picture, as in -o ring.svg, or take --text")
     if args.output is not None and args.output.suffix.lower() != ".svg":
         raise UsageError(f"-o {args.output}: the picture is an SVG; needs a name that ends in .svg")
+    if args.output is not None:
+        check_writable("-o", args.output)
     try:
         picture = "" if args.output is None else draw_svg(algorithm, args.ranks)
         text = draw_text(algorithm, args.ranks) if args.text else ""

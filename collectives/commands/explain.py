@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands import named, network
 from collectives.commands.arguments import UsageError, add_bytes, add_ranks, names, positive
+from collectives.commands.files import another_machine
 from collectives.explain import explain
+from collectives.select import MODELS
 from collectives.table import EXECUTORS, PLACEMENTS, Table
 from collectives.table_reader import TableError
 
@@ -53,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
     executors = args.executor or (EXECUTORS if model is None else EXECUTORS[:1])
     if model is not None and args.table is not None:
         raise UsageError(f"--table {args.table}: has its own costs; leave it out, or the options")
+    if args.table is None and not {*executors} & {*MODELS}:
+        raise UsageError(f"--executor {','.join(executors)}: has no model; needs a --table")
     try:
         table = None if args.table is None else Table.load(args.table)
         found = explain(
@@ -71,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
         shown = {found.choice.algorithm, *(spec.partition(":")[0] for spec in algorithms)}
         candidates = [c for c in found.candidates if shown & {*_names(c.way.algorithm)}]
         found = replace(found, candidates=tuple(candidates))
+    if another_machine(table):
+        print(f"note: {another_machine(table)}", file=sys.stderr)
     print(found.text)
     return 0
 

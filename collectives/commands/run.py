@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
 from collectives.commands.arguments import UsageError
+from collectives.commands.files import another_machine
 from collectives.table import EXECUTORS, Table
 from collectives.table_reader import TableError
 
@@ -89,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     except ranks.StartError as error:
         print(f"python -m collectives run: error: {error}", file=sys.stderr)
         return 1
+    if comm.Get_rank() == 0 and another_machine(table):
+        print(f"note: {another_machine(table)}", file=sys.stderr)
     report = None
     if args.report:
         from collectives.intracomm.report import Report

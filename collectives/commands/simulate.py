@@ -17,6 +17,7 @@ from collectives.commands.arguments import (
     add_ranks,
     positive,
 )
+from collectives.commands.files import check_writable
 from collectives.goal import goal_lines
 from collectives.model import Model
 from collectives.registry import Algorithm
@@ -61,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     # The cuts between blocks are computed with 64 bits.
     if args.element_bytes and 2 * args.ranks * (args.bytes // args.element_bytes) >= 1 << 63:
         raise UsageError(f"--bytes {args.bytes}: too many elements for {args.ranks} ranks")
+    if args.goal is not None:
+        check_writable("--goal", args.goal)
     begin = time.perf_counter()
     done = [
         simulate(

@@ -15,7 +15,9 @@ from collectives.commands.arguments import (
     names,
     seconds,
 )
+from collectives.commands.files import another_machine, check_writable
 from collectives.commands.named import find_collectives
+from collectives.machine import machine
 from collectives.table import EXECUTORS, PLACEMENTS, Table
 from collectives.table_reader import TableError
 
@@ -77,7 +79,11 @@ def run(args: argparse.Namespace) -> int:
     if args.dtype not in DTYPES:
         raise UsageError(f"--dtype {args.dtype}: there are {', '.join(DTYPES)}")
     find_collectives(args.collective)
+    if not args.budget:
+        raise UsageError("--budget 0: needs some time, as in 60s")
     old = _table(args.check or args.output, needed=args.check is not None)
+    if args.check is None and old is not None and old.machine != machine():
+        raise UsageError(f"-o {args.output}: {another_machine(old)}; write to another file")
     try:
         comm = ranks.join("tune", args)
     except ranks.StartError as error:
@@ -97,8 +103,7 @@ def _table(path: Path, *, needed: bool) -> Table | None:
     """
     try:
         if not needed and not path.exists():
-            path.open("a").close()  # find out before the run, not after it
-            path.unlink()
+            check_writable("-o", path)
             return None
         return Table.load(path)
     except TableError as error:
@@ -125,6 +130,8 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, old: Table | None) -> int
 
     wanted = _wanted(args)
     if args.check is not None and old is not None:
+        if comm.Get_rank() == 0 and another_machine(old):
+            _say(another_machine(old))
         found = check(comm, old, wanted, _say)
         worst = max(found, key=lambda r: r.ratio)
         if comm.Get_rank() == 0:
@@ -147,15 +154,13 @@ def _check_home(old: Table) -> None:
     """Check that a table can be added to.
 
     Raises:
-        UsageError: it was measured on another machine or with another MPI.
+        UsageError: it was measured with another MPI.
     """
     from collectives.bench.run import library
-    from collectives.tune import machine
 
-    if (old.machine, old.mpi) != (machine(), library()):
+    if old.mpi != library():
         raise UsageError(
-            f"the table was measured on {old.machine} with {old.mpi}, and this is {machine()} "
-            f"with {library()}: write to another file"
+            f"the table was measured with {old.mpi}, and this is {library()}: write to another file"
         )
 
 

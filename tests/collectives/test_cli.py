@@ -2,6 +2,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -10,9 +11,12 @@ from collectives import __main__ as cli
 from collectives.collective import ALLREDUCE
 from collectives.commands import named
 from collectives.commands.arguments import byte_sizes, nbytes, rank_counts, seconds
+from collectives.fit import Fit
+from collectives.machine import machine
 from collectives.model import Model
 from collectives.simulate import simulate
 from collectives.step import Reduce, Send
+from collectives.table import Section, Table, Way, breakpoints_of
 from collectives.topology import Topology
 
 from .algorithms import ALL, made
@@ -201,6 +205,35 @@ def test_a_closed_pipe_ends_the_ranks_quietly(tmp_path):
         assert ranks.wait(60) != 0
     assert "Traceback" not in said
     assert len(said.splitlines()) <= 1  # Open MPI says that it ends the job
+
+
+def test_a_table_of_another_machine_is_noticed(tmp_path, capsys):
+    path = tmp_path / "table.toml"
+    ways = {Way("linear", "python"): (1e-6,)}
+    section = Section("bcast", 2, "private", 4, (8,), ways, breakpoints_of((8,), ways))
+    known = Table("Cray-1", "MPI 1.0", "1976-01-01", {"python": Fit(Model(), 0.1)}, (section,))
+    known.save(path)
+    said = f"the table was measured on Cray-1, and this is {machine()}"
+    assert cli.main(["explain", "bcast", "-n", "2", "--bytes", "8", "--table", str(path)]) == 0
+    assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["tune", "-n", "2", "-o", str(path)])
+    assert f"{said}: its times may not hold here; write to another file" in capsys.readouterr().err
+    replace(known, machine=machine()).save(path)
+    assert cli.main(["explain", "bcast", "-n", "2", "--bytes", "8", "--table", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_can_be_written_is_left_alone(tmp_path, capsys):
+    path = tmp_path / "there.svg"
+    path.write_text("old")
+    for words in (["--ranks", "500"], ["--text", "--ranks", "600"]):
+        with pytest.raises(SystemExit):
+            cli.main(["draw", "ring", "-o", str(path), *words])
+        with pytest.raises(SystemExit):
+            cli.main(["draw", "ring", "-o", str(tmp_path / "new.svg"), *words])
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_explain_with_given_costs(capsys):

@@ -95,7 +95,8 @@ def test_on_the_command_line(tmp_path):
     assert re.match(
         r"python: latency L \S+ .s, bandwidth 1/G .*, gap g .*; residual \d+ %", lines[1]
     )
-    assert re.match(r"allreduce, private, 64 bytes: \S+ on python, \S+ us, of \d+ ways", lines[2])
+    assert lines[2] == "3 lengths in all: that takes longer than 0.2 s, and is rough"
+    assert re.match(r"allreduce, private, 64 bytes: \S+ on python, \S+ us, of \d+ ways", lines[3])
     assert lines[-1] == f"written: {path}, 2 sections"
     found = Table.load(path)
     assert [s.collective for s in found.sections] == ["allreduce", "barrier"]
@@ -118,7 +119,7 @@ def test_on_the_command_line(tmp_path):
     path.write_text(other)
     refused = command("tune", "-n", "3", *words, "--budget", "0.5s", "-o", str(path))
     assert refused.returncode != 0
-    assert "the table was measured on" in refused.stderr
+    assert "the table was measured with Other " in refused.stderr
     assert path.read_text() == other
 
     explained = command("explain", "allreduce", "-n", "3", "--bytes", "1K", "--table", str(path))
@@ -155,7 +156,7 @@ def test_explain(capsys):
         ("explain allredcue -n 4 --bytes 8", "'allredcue' (did you mean allreduce?); there are"),
         ("explain bcast -n 4 --bytes 8 --table /no/a.toml", "/no/a.toml: cannot be read: No such"),
         ("explain bcast -n 4 --bytes 8 --executor gpu", "--executor gpu: there are native, pyt"),
-        ("explain bcast -n 4 --bytes 8 --executor shared", "none has a model; there are native, p"),
+        ("explain bcast -n 4 --bytes 8 --executor shared", "has no model; needs a --table"),
         ("explain bcast -n 4 --bytes 8 --placement x", "--placement x: there are private, window"),
         ("explain bcast -n 20001 --bytes 8", "is too many ranks; the most is 20000"),
         ("explain bcast --bytes 8", "arguments are required: -n/--ranks"),

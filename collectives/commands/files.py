@@ -1,0 +1,34 @@
+"""What the subcommands do with files before they begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collectives.commands.arguments import UsageError
+from collectives.machine import machine
+from collectives.table import Table
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Find out before the work, not after it, that a result cannot be written.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    there = path.exists()
+    try:
+        path.open("a").close()
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
+
+
+def another_machine(table: Table | None) -> str:
+    """Return what to say of a table that was measured elsewhere; "" where it was not."""
+    if table is None or table.machine == machine():
+        return ""
+    return (
+        f"the table was measured on {table.machine}, and this is {machine()}: its times may not "
+        "hold here"
+    )
