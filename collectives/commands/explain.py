@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--itemsize", type=positive, default=4, metavar="N", help="bytes of an element (4)"
     )
-    network.add_costs(parser, "rough ones of each executor, or those in the table")
+    network.add_costs(parser, "those of each executor; where one is given, the others as ")
 
 
 def run(args: argparse.Namespace) -> int:

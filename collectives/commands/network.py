@@ -49,12 +49,10 @@ def add_costs(parser: argparse.ArgumentParser, defaults: str = "") -> None:
 
     Args:
         parser: of the command.
-        defaults: what is taken where none of the costs is given; "": those of `Model`.
+        defaults: said before "in brackets", of what is taken for a cost that is not given.
     """
     known = Model()
-    group = parser.add_argument_group(
-        "costs", f"of the network; default: {defaults or 'those in brackets'}"
-    )
+    group = parser.add_argument_group("costs", f"of the network; default: {defaults}in brackets")
     group.add_argument("--latency", type=seconds, metavar="L", help="on the wire (2us)")
     group.add_argument(
         "--bandwidth",
