@@ -7,6 +7,7 @@ counting. When the tags are used up, the ranks agree on those whose plans are cl
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -121,6 +122,20 @@ class Channel:
         assert found is None or isinstance(found, kind)
         return found
 
+    def meet(self) -> None:
+        """Wait until all ranks have come, while runs in flight go on.
+
+        It is for what comes before calls of MPI that block: ranks may wait for a run in flight
+        before they come to them, and that run for this rank.
+        """
+        self.finish(self.comm.Ibarrier())
+
+    def finish(self, request: MPI.Request) -> None:
+        """Wait for a request, while runs in flight go on."""
+        while not request.Test():
+            self.progress()
+            give_way()
+
     def take_tag(self) -> int:
         """Return a tag that no living plan has; collective when all have been given out.
 
@@ -129,6 +144,7 @@ class Channel:
         """
         if not self._free:
             taken = self._taken.copy()
+            self.meet()
             self.comm.Allreduce(MPI.IN_PLACE, taken, MPI.MAX)
             self._free.extend(np.flatnonzero(taken == 0).tolist())
             if not self._free:
@@ -152,6 +168,14 @@ class Channel:
     def give_back(self, tag: int) -> None:
         """Tell that the plan with this tag is closed."""
         self._taken[tag] = 0
+
+
+def give_way() -> None:
+    """Give the core to others for a moment: where ranks share one, a peer may need it.
+
+    ``time.sleep(0)`` does so too, but comes back only after some 70 us.
+    """
+    os.sched_yield()
 
 
 def _free(comm: MPI.Comm, keyval: int, channel: Any) -> None:

@@ -183,7 +183,8 @@ def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:
             shared = False
     window = shared and known_node(comm) is not None and lies_in_window(comm, arrays)
     mine = np.array([native, shared, window, host, device], np.int8)
-    open_channel(comm).comm.Allreduce(MPI.IN_PLACE, mine, MPI.MIN)
+    channel = open_channel(comm)
+    channel.finish(channel.comm.Iallreduce(MPI.IN_PLACE, mine, MPI.MIN))
     if not (mine[3] or mine[4]):
         raise ValueError(
             "the arrays of some ranks lie on the host and those of others on a device; here on "

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
-from collectives.channel import AGREEMENT_TAG, Channel
+from collectives.channel import AGREEMENT_TAG, Channel, give_way
 from collectives.disagreement import Call, complaint
 
 NOTICE = 0.01
@@ -222,4 +222,7 @@ class _Patience:
 
     def rest(self) -> None:
         self._rests += 1
-        time.sleep(0 if self._rests < 200 else min(self.seconds() / 20, 2e-3))
+        if self._rests < 200:
+            give_way()
+        else:
+            time.sleep(min(self.seconds() / 20, 2e-3))

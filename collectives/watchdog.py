@@ -161,6 +161,7 @@ class Pack:
         self.watchdog = watchdog
         self._comm = channel.comm
         self._lock = threading.Lock()  # the communicator is not freed while it is looked at
+        channel.meet()
         self.members = [Shown(*m) for m in self._comm.allgather(tuple(watchdog.witness.shown))]
         place = watchdog.witness.shown.place
         far: dict[str, list[int]] = {}

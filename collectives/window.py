@@ -75,6 +75,7 @@ class Node:
 
     def __init__(self, channel: Channel) -> None:
         assert isinstance(channel.comm, MPI.Intracomm)
+        channel.meet()
         self.comm = split_by_node(channel.comm)
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.whole = self.size == channel.comm.Get_size()
@@ -103,6 +104,7 @@ class Node:
         """Return the ranks with the same place on their nodes. Collective at first use."""
         if self._across is None:
             assert isinstance(self.channel.comm, MPI.Intracomm)
+            self.channel.meet()
             made = self.channel.comm.Split(self.rank)
             assert isinstance(made, MPI.Intracomm)
             self._across = made
@@ -114,6 +116,7 @@ class Node:
         Raises:
             SharedMemoryError: there is none on some node; on all ranks.
         """
+        self.channel.meet()
         self._free_dead()
         window = self._allocate(max(nbytes, 1))
         if None in self._windows:

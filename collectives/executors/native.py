@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from collectives.blocks import Blocks
 from collectives.bound import BoundPlan
-from collectives.channel import check_comm, open_channel
+from collectives.channel import check_comm, give_way, open_channel
 from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
 from collectives.launch import libmpi_path
 from collectives.op import SUM, Op
@@ -197,7 +197,7 @@ class NativePlan(BoundPlan):
     def _complete(self) -> None:
         while self._tag in self._in_flight and len(self._in_flight) > 1:
             self._channel.progress(None)
-            time.sleep(0)  # where ranks share a core, a peer may need it
+            give_way()
         if self._tag in self._in_flight:
             self._progress(may_wait=True)
 

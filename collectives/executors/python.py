@@ -6,7 +6,6 @@ scratch is allocated when the plan is made, and every request is freed when it i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +13,7 @@ from mpi4py import MPI
 
 from collectives.blocks import Blocks
 from collectives.bound import BoundPlan
-from collectives.channel import check_comm, open_channel
+from collectives.channel import check_comm, give_way, open_channel
 from collectives.cuda_kernels import reduce
 from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
 from collectives.memory import namespace, synchronize
@@ -95,7 +94,7 @@ class PythonPlan(BoundPlan):
     def _complete(self) -> None:
         while self._next < len(self._rounds) and len(self._channel.in_flight) > 1:
             self._channel.progress()
-            time.sleep(0)  # where ranks share a core, a peer may need it
+            give_way()
         while self._next < len(self._rounds):
             current = self._rounds[self._next]
             current.wait()
@@ -179,7 +178,7 @@ class _Round:
             MPI.Request.Waitall(self.requests)
             return
         while not self.test():
-            time.sleep(0)  # where ranks share a core, a peer may need it
+            give_way()
 
     def finish(self) -> None:
         for view in self._stage.zeros:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 
 from collectives.bound import BoundPlan
-from collectives.channel import Channel
+from collectives.channel import Channel, give_way
 from collectives.traffic import Traffic
 from collectives.window import Node
 
@@ -43,7 +42,7 @@ class TurnPlan(BoundPlan):
         while self in self._node.waiting:
             if len(self._channel.in_flight) > 1:
                 self._channel.progress()
-                time.sleep(0)  # where ranks share a core, a peer may need it
+                give_way()
             else:
                 self._node.go_on(may_wait=True)
 

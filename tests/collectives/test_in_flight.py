@@ -195,3 +195,41 @@ def test_tags_of_open_plans_are_not_given_out_again(comm, monkeypatch, executor)
     for plan in (first, second, *rest):
         plan.close()
     own.Free()
+
+
+def _by_auto(comm):
+    return collectives.plan_allreduce(np.ones(10), comm=comm)
+
+
+def _by_shared(comm):
+    return collectives.plan_allreduce(np.ones(10), comm=comm, executor="shared")
+
+
+def _with_a_limit(comm):
+    return collectives.plan_allreduce(np.ones(10), comm=comm, executor="python", timeout=30)
+
+
+def _in_a_window(comm):
+    collectives.empty(comm, 10)
+    return collectives.plan_allreduce(collectives.empty(comm, 10), comm=comm, executor="python")
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+@pytest.mark.parametrize("executor", SCHEDULED)
+@pytest.mark.parametrize("make", [_by_auto, _by_shared, _with_a_limit, _in_a_window])
+def test_runs_go_on_while_a_plan_is_made(comm, executor, make):
+    """The others come to it only when a run is over that needs help here."""
+    if make is _by_shared and "shared" not in EXECUTORS:
+        pytest.skip("numba is not installed")
+    own = comm.Dup()
+    x = np.full(300_000, comm.rank + 1.0)
+    first = collectives.plan_allreduce(x, comm=own, algorithm="ring", executor=executor)
+    first.start()
+    if comm.rank:
+        first.wait()
+    make(own).close()
+    if not comm.rank:
+        first.wait()
+    assert (x == comm.size * (comm.size + 1) / 2).all()
+    first.close()
+    own.Free()
