@@ -58,7 +58,8 @@ def allreduce(
         recvbuf: C-contiguous array of as many elements and the same dtype, or None for in place.
         op: SUM, PROD, MIN or MAX.
         deterministic: "run", or "ranks": the same bits on any number of ranks; then ``sendbuf``
-            may hold several summands, (k, *shape of recvbuf). See `collectives.reproducible`.
+            may hold several summands, (k, *shape of recvbuf), and a sum of zero is +0.0, also of
+            -0.0. See `collectives.reproducible`.
         comm: the communicator.
         **options: see `collectives.options.Options`.
 

@@ -55,7 +55,7 @@ def plan_allreduce(
         op: SUM, PROD, MIN, MAX or another `Op`.
         deterministic: "run": the same bits in every run on as many ranks; "ranks": on any number
             of ranks too, whatever the order of the summands, at the price that
-            `collectives.reproducible` tells; for SUM.
+            `collectives.reproducible` tells, and with +0.0 for every sum of zero; for SUM.
         comm: the communicator.
         **options: see `collectives.options.Options`.
 
