@@ -171,11 +171,12 @@ class Channel:
 
 
 def give_way() -> None:
-    """Give the core to others for a moment: where ranks share one, a peer may need it.
+    """Give the core to others for a moment: where ranks share one, a peer may need it."""
+    _give_way()
 
-    ``time.sleep(0)`` does so too, but comes back only after some 70 us.
-    """
-    os.sched_yield()
+
+# ``time.sleep(0)`` comes back only after some 70 us; but not every system has the other.
+_give_way: Callable[[], None] = getattr(os, "sched_yield", None) or (lambda: time.sleep(0))
 
 
 def _free(comm: MPI.Comm, keyval: int, channel: Any) -> None:

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from mpi4py import MPI
 
+from collectives.channel import give_way
+
 LEAST, MOST = 1e-4, 1e-3
 """Seconds between two looks: at first, and at most."""
 
@@ -108,7 +110,7 @@ class Progress:
             if several:
                 self.go_on()
             this.help_others()
-            time.sleep(0)  # where ranks share a core, a peer may need it
+            give_way()  # where ranks share a core, a peer may need it
 
     def stop(self) -> None:
         """End the thread; afterwards our own objects alone make progress."""

@@ -39,7 +39,9 @@ def test_nodes(capsys):
     assert seconds(text) == close(simulate(named("ring"), 12, 65536, topology).seconds)
     assert "inside       latency L 300 ns, bandwidth 1/G 20 GB/s, sums 1/c 10 GB/s, " in text
     assert "overhead o 0 ns, gap g 0 ns\n" in text
-    assert "between      latency L 3 us, bandwidth 1/G 2 GB/s, overhead o 1 us, gap g 2 us\n" in text
+    assert (
+        "between      latency L 3 us, bandwidth 1/G 2 GB/s, overhead o 1 us, gap g 2 us\n" in text
+    )
     assert "nodes        of 4 ranks\n" in text
     assert "closed form" not in text
     cyclic = said(capsys, "ring -n 12 --bytes 64K --nodes 3 --bandwidth-between 2 --cyclic")
