@@ -33,13 +33,15 @@ class Timing:
     Attributes:
         label: of the variant.
         seconds: float64 (repetitions,): of a call, on the slowest rank. Without the repetitions
-            that were disturbed, if each rank has a core and enough others are left.
+            that were disturbed, if each rank has a core and enough others of every variant are
+            left.
         wrong: elements on all ranks that differ from what they must be.
         calls: how many were timed as one; the seconds are of one of them.
         overlap: of a computation and the call beside it: the part of the call's time that they
             had in common, 0 to 1; None: nothing was computed.
         disturbed: the part of the repetitions, 0 to 1, in which a rank lost its core to something
             else for a while.
+        calm: the disturbed ones are left out.
     """
 
     label: Label
@@ -48,6 +50,7 @@ class Timing:
     calls: int = 1
     overlap: float | None = None
     disturbed: float = 0.0
+    calm: bool = False
 
     @property
     def median(self) -> float:
@@ -81,15 +84,21 @@ def measure(
     runs = np.array(found)  # (repetitions, variants, 2)
     comm.Allreduce(MPI.IN_PLACE, runs, MPI.MAX)
     comm.Allreduce(MPI.IN_PLACE, wrong, MPI.SUM)
-    own_cores = has_own_cores(comm)
-    timings = []
-    for i, v in enumerate(variants):
-        seconds, disturbed = runs[:, i, 0], runs[:, i, 1] > 0
-        if own_cores and np.count_nonzero(~disturbed) >= LEAST:
-            seconds = seconds[~disturbed]
-        part_disturbed = float(disturbed.mean())
-        timings.append(Timing(v.label, seconds, int(wrong[i]), calls, disturbed=part_disturbed))
-    return timings
+    seconds, disturbed = runs[:, :, 0], runs[:, :, 1] > 0
+    # One rule for all: calm runs of one are not to be compared with disturbed ones of another.
+    choosy = has_own_cores(comm) and np.count_nonzero(~disturbed, axis=0).min() >= LEAST
+    kept = ~disturbed if choosy else np.ones_like(disturbed)
+    return [
+        Timing(
+            v.label,
+            seconds[kept[:, i], i],
+            int(wrong[i]),
+            calls,
+            disturbed=float(disturbed[:, i].mean()),
+            calm=bool(choosy),
+        )
+        for i, v in enumerate(variants)
+    ]
 
 
 def _wrong(variants: Sequence[Variant]) -> npt.NDArray[np.int64]:

@@ -106,7 +106,8 @@ def about(settings: Settings) -> str:
             f"# {settings.name}, {settings.dtype}" + f", {settings.op.name}" * settings.reduces,
             f"# runs: {settings.least} to {settings.most} of each in turns, as {settings.budget:g} "
             "s a length allows; a barrier before each; its time is that of the slowest rank; where "
-            "each has a core, runs in which one lost it to another program are left out",
+            "each has a core, runs in which one lost it to another program are left out, if there "
+            "are others of all",
             f"# a run is {calls_text(settings.batch)}, ours and the library's alike; the input is "
             "restored before, and so as warm as the caches can hold it",
             "# GB/s: bus bandwidth as in nccl-tests; ratio: to the faster of the library's own "

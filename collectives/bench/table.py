@@ -114,6 +114,7 @@ def table(
         lines.append(
             f"# in up to {100 * worst:.0f} % of the runs a rank lost its core to another program "
             "for a while: the machine is not quiet"
+            + ("" if timings[0].calm else ", and those runs count, too")
         )
     return "\n".join(lines)
 

@@ -350,6 +350,33 @@ def test_runs_in_which_the_core_was_lost_are_left_out(comm, monkeypatch):
     (timing,) = measure(comm, settings, [Variant(label, call, call, call, lambda: 0)])
     assert timing.seconds.size == 10
     assert timing.disturbed == 0.5
+    assert timing.calm
+
+
+@pytest.mark.ranks(1)
+def test_where_one_of_all_was_never_calm_all_runs_of_all_count(comm, monkeypatch):
+    lost = [0]
+    monkeypatch.setattr("collectives.bench.measure._switches", lambda: lost[0])
+    settings = Settings(ALLREDUCE, None, (8,), budget=0.001, least=20, most=20)
+
+    def loses():
+        lost[0] += 1
+
+    def calm():
+        return None
+
+    variants = [
+        Variant(Label(name, "python", "private", IN_PLACE), calm, calm, call, lambda: 0)
+        for name, call in (("a", loses), ("b", calm))
+    ]
+    found = measure(comm, settings, variants)
+    assert [(t.seconds.size, t.disturbed, t.calm) for t in found] == [
+        (20, 1.0, False),
+        (20, 0.0, False),
+    ]
+    said = table(ALLREDUCE, 1, 8, found, overlap=False)
+    assert "in up to 100 % of the runs" in said
+    assert said.endswith("the machine is not quiet, and those runs count, too")
 
 
 def fields(form):
