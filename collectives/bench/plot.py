@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.bench.bars import HEIGHT, Bar, draw_bars
 from collectives.bench.row import Row, bus_bandwidth
+from collectives.bench.table import DISTURBED
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands.arguments import UsageError
 from collectives.model import Model
@@ -83,7 +84,11 @@ def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
                 draw_bars(f"{name}, {mode}{at}", _bars(found, models), *pair)
             else:
                 _draw(f"{name}, {mode}", found, models, *pair)
-        figure.suptitle(f"{rows[0].ranks} ranks, {rows[0].mpi}; medians of the slowest rank")
+        quiet = max(row.disturbed for row in rows) <= DISTURBED
+        figure.suptitle(
+            f"{rows[0].ranks} ranks, {rows[0].mpi}; medians of the slowest rank"
+            + ("" if quiet else "; the machine was not quiet")
+        )
         figure.savefig(path, dpi=150)
 
 

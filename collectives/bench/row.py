@@ -39,6 +39,7 @@ class Row:
             None where that was not measured.
         native_overlap: the same of the library's non-blocking call: the better one.
         calls: in a row, that were timed as one; the times are of one of them.
+        disturbed: the part of the repetitions, 0 to 1, in which a rank lost its core for a while.
     """
 
     collective: str
@@ -60,6 +61,7 @@ class Row:
     overlap: float | None
     native_overlap: float | None
     calls: int
+    disturbed: float
 
 
 def bus_bandwidth(collective: Collective, ranks: int, nbytes: int, seconds: float) -> float:

@@ -25,7 +25,9 @@ _COLUMNS = {
     "wrong": 7,
     "overlap": 9,
 }
-_DISTURBED = 0.1
+DISTURBED = 0.1
+"""Above this part of the runs it is told."""
+
 _TEXT = ("algorithm", "executor", "buffer", "mode")
 
 
@@ -71,6 +73,7 @@ def rows(
                 overlap=t.overlap,
                 native_overlap=max(overlaps, default=None),
                 calls=t.calls,
+                disturbed=t.disturbed,
             )
         )
     return found
@@ -110,7 +113,7 @@ def table(
         }
         lines.append(_line(cells, overlap))
     worst = max(t.disturbed for t in timings)
-    if worst > _DISTURBED:
+    if worst > DISTURBED:
         lines.append(
             f"# in up to {100 * worst:.0f} % of the runs a rank lost its core to another program "
             "for a while: the machine is not quiet"

@@ -47,6 +47,7 @@ KEYS = {
     "chosen": str,
     "overlap": NUMBER,
     "native_overlap": NUMBER,
+    "disturbed": float,
     "calls": int,
 }
 NO_FORMS = {

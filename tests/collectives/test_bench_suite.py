@@ -154,6 +154,7 @@ def row(**fields):
         "chosen": "ring",
         "overlap": None,
         "native_overlap": None,
+        "disturbed": 0.0,
         "calls": 1,
     }
     return Row(**{**base, **fields})
@@ -163,7 +164,8 @@ def row(**fields):
 def test_a_picture_has_every_series_the_library_and_the_model(suffix, tmp_path):
     rows = [row(bytes=n, median_us=n / 4) for n in (8, 1024, 1 << 20)]
     rows += [row(bytes=n, executor="shared", chosen="direct") for n in (8, 1024)]
-    rows += [row(collective="alltoallv", executor="python", native_us=None, ratio=None)]
+    v = {"collective": "alltoallv", "native_us": None, "ratio": None, "disturbed": 0.5}
+    rows += [row(executor="python", **v)]
     path = tmp_path / f"picture{suffix}"
     plot(path, rows)
     if suffix == ".png":
@@ -180,6 +182,7 @@ def test_a_picture_has_every_series_the_library_and_the_model(suffix, tmp_path):
         "alltoallv, in-place",
         "1 MiB",
         "2 ranks, MPI 1.0",
+        "the machine was not quiet",
     ):
         assert words in text, words
 
