@@ -48,15 +48,17 @@ class BoundPlan(Plan):
         self._seconds = perf_counter() - begin
 
     def test(self) -> bool:
-        """Make progress without blocking; return whether the run is finished.
+        """Make progress without blocking; return whether no run is under way any more.
 
         All runs in flight on the communicator go on, so that plans may be tested and waited for in
         another order on each rank.
 
         Raises:
-            RuntimeError: the plan was not started, is closed, or its communicator was freed.
+            RuntimeError: the plan is closed, or its communicator was freed.
         """
-        self._check_started("test")
+        if not self._running:
+            self._check_open("test")
+            return True
         begin = perf_counter()
         self._channel.progress(self)
         done = self.progress()
@@ -69,11 +71,13 @@ class BoundPlan(Plan):
         """Block until the run is finished; all runs in flight on the communicator go on.
 
         Raises:
-            RuntimeError: the plan was not started, is closed, or its communicator was freed; or, in
-                shared memory, another rank started runs in another order, and waits for one that
-                was not started here.
+            RuntimeError: the plan is closed, or its communicator was freed; or, in shared memory,
+                another rank started runs in another order, and waits for one that was not started
+                here.
         """
-        self._check_started("wait")
+        if not self._running:
+            self._check_open("wait")
+            return
         begin = perf_counter()
         self._complete()
         self._seconds += perf_counter() - begin
@@ -124,11 +128,6 @@ class BoundPlan(Plan):
             raise RuntimeError(f"{what}: the communicator of this plan ({name}) was freed")
         if self._closed:
             raise RuntimeError(f"{what}: this plan is closed")
-
-    def _check_started(self, what: str) -> None:
-        if not self._running:
-            self._check_open(what)
-            raise RuntimeError(f"{what}: this plan was not started")
 
     def __del__(self) -> None:
         # A run in flight is kept alive by the channel, so what comes here has none.

@@ -13,7 +13,9 @@ class Plan(Closing):
 
     Making one is collective over the communicator, and must happen in the same order on all ranks;
     plans may be started, tested and waited for in any order. `start` and `wait` run it; `test`
-    makes progress in between. Use it as a context manager, or call `close`.
+    makes progress in between. Where no run is under way, because none was started or the last one
+    is finished, `wait` does nothing and `test` returns True, as MPI does for requests that are not
+    active. Use it as a context manager, or call `close`.
 
     Runs of the executor "shared" take turns in the order in which the first rank of a node starts
     them. So a rank may not wait for one while another, which that rank has started before it, has
@@ -46,18 +48,18 @@ class Plan(Closing):
 
     @abstractmethod
     def test(self) -> bool:
-        """Make progress without blocking; return whether the run is finished.
+        """Make progress without blocking; return whether no run is under way any more.
 
         Raises:
-            RuntimeError: the plan was not started.
+            RuntimeError: the plan is closed.
         """
 
     @abstractmethod
     def wait(self) -> None:
-        """Block until the run is finished.
+        """Block until the run is finished; return at once where none is under way.
 
         Raises:
-            RuntimeError: the plan was not started.
+            RuntimeError: the plan is closed.
         """
 
     @abstractmethod

@@ -133,9 +133,8 @@ def test_a_closed_plan_says_so(comm, way):
         plan_allreduce_many([np.ones(3)], comm=comm, **way),
     ]
     for plan in plans:
-        for use in (plan.test, plan.wait):
-            with pytest.raises(RuntimeError, match="this plan was not started"):
-                use()
+        assert plan.test()
+        plan.wait()
         plan.close()
         plan.close()
         refuses(plan, "this plan is closed")

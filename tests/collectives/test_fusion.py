@@ -170,7 +170,7 @@ def test_what_cannot_be_is_refused(comm):
         (ValueError, r"arrays\[2\]: overlaps arrays\[0\]", {"arrays": [x[5:], x[:3], x[4:6]]}),
         (ValueError, r"arrays\[1\]: overlaps arrays\[0\]", {"arrays": [x, x]}),
         (ValueError, "bucket_bytes=0", {"arrays": [x], "bucket_bytes": 0}),
-        (TypeError, "op: is", {"arrays": [x], "op": MPI.SUM}),
+        (TypeError, "op: is a str", {"arrays": [x], "op": "SUM"}),
         (ValueError, "no such algorithm", {"arrays": [x], "algorithm": "rnig"}),
     ):
         with pytest.raises(error, match=text):
@@ -197,8 +197,7 @@ def test_an_exception_in_an_operation(comm):
     plan.start()
     with pytest.raises(ArithmeticError):
         plan.wait()
-    with pytest.raises(RuntimeError, match="not started"):
-        plan.wait()
+    plan.wait()  # the run is over
     comm.Barrier()
     x = np.ones(3)
     allreduce_many([x], comm=comm)

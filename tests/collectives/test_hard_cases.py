@@ -177,8 +177,7 @@ def test_an_operation_of_the_user_that_fails(comm):
         with pytest.raises(ZeroDivisionError):
             plan.run()
         fails[0] = False
-        with pytest.raises(RuntimeError, match="not started"):
-            plan.wait()
+        plan.wait()  # the run is over
     plan.close()
     x[:] = 1
     collectives.allreduce(x, op=op, comm=comm)
