@@ -14,11 +14,10 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.agreement import checked
-from collectives.arguments import at, bounds_of, check_alike, check_buffer, wants_ranks
+from collectives.arguments import array_of, at, bounds_of, check_alike, check_buffer, wants_ranks
 from collectives.calls import call
 from collectives.channel import check_comm
 from collectives.collective import GATHER, SCATTER
-from collectives.device import as_array
 from collectives.jobs import (
     allgather_job,
     allreduce_job,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 def allreduce(
     sendbuf: Any,
     recvbuf: Any = None,
-    op: Op = SUM,
+    op: Op | MPI.Op = SUM,
     *,
     deterministic: str = "run",
     comm: MPI.Comm,
@@ -56,7 +55,7 @@ def allreduce(
         sendbuf: numpy or cupy array of float16, float32, float64, int32 or int64; any shape, the
             same on all ranks. Without ``recvbuf`` it must be C-contiguous and gets the result.
         recvbuf: C-contiguous array of as many elements and the same dtype, or None for in place.
-        op: SUM, PROD, MIN or MAX.
+        op: SUM, PROD, MIN or MAX, of this package or of MPI, or an `Op` of yours.
         deterministic: "run", or "ranks": the same bits on any number of ranks; then ``sendbuf``
             may hold several summands, (k, *shape of recvbuf), and a sum of zero is +0.0, also of
             -0.0. See `collectives.reproducible`.
@@ -84,7 +83,7 @@ def allreduce(
 def reduce(
     sendbuf: Any,
     recvbuf: Any = None,
-    op: Op = SUM,
+    op: Op | MPI.Op = SUM,
     root: int = 0,
     *,
     comm: MPI.Comm,
@@ -134,7 +133,7 @@ def bcast(
 def reduce_scatter(
     sendbuf: Any,
     recvbuf: Any = None,
-    op: Op = SUM,
+    op: Op | MPI.Op = SUM,
     *,
     counts: Sequence[int] | None = None,
     comm: MPI.Comm,
@@ -147,7 +146,7 @@ def reduce_scatter(
     Args:
         sendbuf: as for `allreduce`. Without ``recvbuf`` it is used as scratch.
         recvbuf: C-contiguous array with as many elements as this rank's part, or None.
-        op: SUM, PROD, MIN or MAX.
+        op: SUM, PROD, MIN or MAX, of this package or of MPI, or an `Op` of yours.
         counts: elements of each rank's part; None: lengths that differ by at most one.
         comm: the communicator.
         **options: see `collectives.options.Options`.
@@ -305,7 +304,7 @@ def barrier(*, comm: MPI.Comm, **options: Unpack[Options]) -> None:
 def _contiguous(name: str, given: Any, comm: MPI.Comm) -> Any:
     """Return an input as an array, or a contiguous copy of it: on the host it has any strides."""
     check_comm(comm)
-    array = as_array(name, given, writable=False, where=at(comm))
+    array = array_of(name, given, comm, writable=False)
     if isinstance(array, np.ndarray) and not (array.flags.c_contiguous or hasattr(array, "mask")):
         return np.ascontiguousarray(array)
     return array

@@ -15,10 +15,13 @@ from collectives.blocks import share
 from collectives.channel import check_comm
 from collectives.device import as_array
 from collectives.memory import on_device
-from collectives.op import SUM, Op
+from collectives.op import MAX, MIN, PROD, SUM, Op
 
 REDUCIBLE = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
 """The dtypes that the reductions take; 16-bit floats are added in float32."""
+
+OPS_OF_MPI = {MPI.SUM.handle: SUM, MPI.PROD.handle: PROD, MPI.MIN.handle: MIN, MPI.MAX.handle: MAX}
+"""What MPI's own operations are here, by their handles."""
 
 
 def check_buffer(
@@ -41,7 +44,7 @@ def check_buffer(
     """
     check_comm(comm)
     if type(array) is not np.ndarray:
-        array = as_array(name, array, writable=writable, where=at(comm))
+        array = array_of(name, array, comm, writable=writable)
     if isinstance(array, np.ndarray) and hasattr(array, "mask"):
         raise TypeError(f"{name}: is a masked array; fill it and pass the plain one{at(comm)}")
     dtype = array.dtype if type(array) is np.ndarray else np.dtype(array.dtype)
@@ -99,28 +102,58 @@ def at(comm: MPI.Comm) -> str:
     return f" (rank {comm.Get_rank()} of {comm.Get_size()})"
 
 
-def check_op(op: Any, comm: MPI.Comm) -> None:
-    """Check that ``op`` is an operation of ours.
+def array_of(name: str, obj: Any, comm: MPI.Comm, *, writable: bool) -> Any:
+    """Return an object as an array (see `collectives.device.as_array`).
 
     Raises:
-        TypeError: it is not.
+        TypeError, ValueError: as there; it is MPI.IN_PLACE.
     """
-    if not isinstance(op, Op):
-        raise TypeError(f"op: is {op!r}; needs collectives.SUM, PROD, MIN, MAX or an Op{at(comm)}")
+    if obj is MPI.IN_PLACE:
+        raise TypeError(
+            f"{name}: is MPI.IN_PLACE; leave it out: allreduce, reduce, reduce_scatter and "
+            f"allgather work in place where they are given one array{at(comm)}"
+        )
+    return as_array(name, obj, writable=writable, where=at(comm))
 
 
-def wants_ranks(deterministic: Any, op: Op, comm: MPI.Comm) -> bool:
+def op_of(op: Any, comm: MPI.Comm) -> Op:
+    """Return an operation of ours: what was given, or what stands here for MPI's own.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(op, Op):
+        return op
+    ours = OPS_OF_MPI.get(op.handle) if isinstance(op, MPI.Op) else None
+    if ours is not None:
+        return ours
+    raise TypeError(
+        f"op: is {_op_text(op)}; needs SUM, PROD, MIN or MAX, of collectives or of MPI, or a "
+        f"collectives.Op of yours{at(comm)}"
+    )
+
+
+def _op_text(op: Any) -> str:
+    if not isinstance(op, MPI.Op):
+        return f"a {type(op).__name__}"
+    names = (name for name, value in vars(MPI).items() if isinstance(value, MPI.Op) and value == op)
+    return next((f"MPI.{name}" for name in names), "an MPI.Op of yours")
+
+
+def wants_ranks(deterministic: Any, op: Any, comm: MPI.Comm) -> bool:
     """Return whether a sum is to have the same bits at every number of ranks.
 
     Raises:
+        TypeError: ``op`` is no operation.
         ValueError: ``deterministic`` is neither "run" nor "ranks", or the operation is no sum.
     """
     if deterministic == "run":
         return False
     if deterministic != "ranks":
         raise ValueError(f"deterministic={deterministic!r}: is one of run, ranks{at(comm)}")
-    if op is not SUM:
-        raise ValueError(f'op={op}: deterministic="ranks" is for SUM{at(comm)}')
+    ours = op_of(op, comm)
+    if ours is not SUM:
+        raise ValueError(f'op={ours}: deterministic="ranks" is for SUM{at(comm)}')
     return True
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.agreement import agree, checked
-from collectives.arguments import at, check_buffer, check_op
+from collectives.arguments import at, check_buffer, op_of
 from collectives.combined import CombinedPlan, Part
 from collectives.memory import flat, namespace, on_device
 from collectives.op import SUM, Op
@@ -39,7 +39,7 @@ BUCKET_BYTES = 4 << 20
 @checked
 def plan_allreduce_many(
     arrays: Sequence[Any],
-    op: Op = SUM,
+    op: Op | MPI.Op = SUM,
     *,
     comm: MPI.Comm,
     bucket_bytes: int = BUCKET_BYTES,
@@ -54,7 +54,7 @@ def plan_allreduce_many(
 
     Args:
         arrays: C-contiguous, of any shapes and dtypes; the same, in the same order, on all ranks.
-        op: SUM, PROD, MIN, MAX or another `Op`.
+        op: SUM, PROD, MIN, MAX (also those of MPI) or another `Op`.
         comm: the communicator.
         bucket_bytes: length of a bucket; at least 1.
         **options: see `collectives.options.Options`.
@@ -67,7 +67,7 @@ def plan_allreduce_many(
     arrays = list(arrays)
     for i, array in enumerate(arrays):
         check_buffer(f"arrays[{i}]", array, comm, reduce=True)
-    check_op(op, comm)
+    op = op_of(op, comm)
     if bucket_bytes < 1:
         raise ValueError(f"bucket_bytes={bucket_bytes}: needs at least 1{at(comm)}")
     _check_disjoint(arrays, comm)
@@ -94,7 +94,7 @@ def plan_allreduce_many(
 
 def allreduce_many(
     arrays: Sequence[Any],
-    op: Op = SUM,
+    op: Op | MPI.Op = SUM,
     *,
     comm: MPI.Comm,
     bucket_bytes: int = BUCKET_BYTES,

@@ -14,8 +14,8 @@ from collectives.arguments import (
     bounds_of,
     check_alike,
     check_buffer,
-    check_op,
     check_root,
+    op_of,
 )
 from collectives.bind import Job
 from collectives.blocks import Joined, Regions, Split, share
@@ -34,29 +34,29 @@ from collectives.memory import flat, namespace
 from collectives.op import Op
 
 
-def allreduce_job(buffer: Any, op: Op, comm: MPI.Comm) -> Job:
+def allreduce_job(buffer: Any, op: Op | MPI.Op, comm: MPI.Comm) -> Job:
     """Return an allreduce; arguments and errors as for `collectives.plans.plan_allreduce`."""
     buffer = check_buffer("buffer", buffer, comm, reduce=True)
-    check_op(op, comm)
+    ours = op_of(op, comm)
     return Job(
         ALLREDUCE,
         lambda blocks: Split(buffer, blocks),
         buffer.nbytes,
-        op,
+        ours,
         target=buffer,
         layout=(),
     )
 
 
-def reduce_job(buffer: Any, op: Op, root: int, comm: MPI.Comm) -> Job:
+def reduce_job(buffer: Any, op: Op | MPI.Op, root: int, comm: MPI.Comm) -> Job:
     """Return a reduction; arguments and errors as for `collectives.plans.plan_reduce`."""
     buffer = check_buffer("buffer", buffer, comm, reduce=True)
-    check_op(op, comm)
+    ours = op_of(op, comm)
     return Job(
         REDUCE,
         lambda blocks: Split(buffer, blocks),
         buffer.nbytes,
-        op,
+        ours,
         check_root(root, comm),
         target=buffer,
         layout=(),
@@ -76,16 +76,18 @@ def bcast_job(buffer: Any, root: int, comm: MPI.Comm) -> Job:
     )
 
 
-def reduce_scatter_job(buffer: Any, op: Op, counts: Sequence[int] | None, comm: MPI.Comm) -> Job:
+def reduce_scatter_job(
+    buffer: Any, op: Op | MPI.Op, counts: Sequence[int] | None, comm: MPI.Comm
+) -> Job:
     """Return a reduce-scatter; as for `collectives.plans.plan_reduce_scatter`."""
     buffer = check_buffer("buffer", buffer, comm, reduce=True)
-    check_op(op, comm)
+    ours = op_of(op, comm)
     bounds = bounds_of("counts", counts, int(buffer.size), comm)
     return Job(
         REDUCE_SCATTER,
         lambda blocks: Split(buffer, blocks, _finer(bounds, blocks)),
         buffer.nbytes,
-        op,
+        ours,
         target=buffer,
         bounds=bounds,
         layout=tuple(bounds),

@@ -1,13 +1,14 @@
 """Plans for the collectives: check the arguments, choose an algorithm, bind it to memory.
 
-The functions that take one buffer work in place; `collectives.api` adds the out-of-place forms.
+The functions that take one buffer work in place, and take no second one; `collectives.api` adds
+the out-of-place forms.
 All checks are done before any communication. Every function takes the keywords of
 `collectives.options.Options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 @checked
 def plan_allreduce(
     buffer: Any,
-    op: Op = SUM,
+    op: Op | MPI.Op = SUM,
     *,
     deterministic: str = "run",
     comm: MPI.Comm,
@@ -52,7 +53,7 @@ def plan_allreduce(
 
     Args:
         buffer: C-contiguous array on the host or on a device, of one shape and dtype on all ranks.
-        op: SUM, PROD, MIN, MAX or another `Op`.
+        op: SUM, PROD, MIN, MAX, of this package or of MPI, or another `Op`.
         deterministic: "run": the same bits in every run on as many ranks; "ranks": on any number
             of ranks too, whatever the order of the summands, at the price that
             `collectives.reproducible` tells, and with +0.0 for every sum of zero; for SUM.
@@ -63,6 +64,7 @@ def plan_allreduce(
         TypeError: not an array, or of a dtype that cannot be reduced.
         ValueError: not contiguous, read-only, or no such algorithm or executor.
     """
+    _check_one_array(op, options, comm)
     if wants_ranks(deterministic, op, comm):
         from collectives.reproducible import plan_allreduce_reproducible
 
@@ -72,7 +74,7 @@ def plan_allreduce(
 
 @checked
 def plan_reduce(
-    buffer: Any, op: Op = SUM, root: int = 0, *, comm: MPI.Comm, **options: Unpack[Options]
+    buffer: Any, op: Op | MPI.Op = SUM, root: int = 0, *, comm: MPI.Comm, **options: Unpack[Options]
 ) -> Plan:
     """Plan a reduction to ``root``, in place; the other ranks' buffers are used as scratch.
 
@@ -80,6 +82,7 @@ def plan_reduce(
         TypeError: not an array, or of a dtype that cannot be reduced.
         ValueError: not contiguous, read-only, no such root, or no such algorithm or executor.
     """
+    _check_one_array(op, options, comm)
     return bind_job(reduce_job(buffer, op, root, comm), comm, **options)
 
 
@@ -97,7 +100,7 @@ def plan_bcast(buffer: Any, root: int = 0, *, comm: MPI.Comm, **options: Unpack[
 @checked
 def plan_reduce_scatter(
     buffer: Any,
-    op: Op = SUM,
+    op: Op | MPI.Op = SUM,
     *,
     counts: Sequence[int] | None = None,
     comm: MPI.Comm,
@@ -119,6 +122,7 @@ def plan_reduce_scatter(
         TypeError: not an array, or of a dtype that cannot be reduced.
         ValueError: not contiguous, read-only, bad counts, or no such algorithm or executor.
     """
+    _check_one_array(op, options, comm)
     return bind_job(reduce_scatter_job(buffer, op, counts, comm), comm, **options)
 
 
@@ -276,3 +280,17 @@ def plan_neighbor(
         )
 
     return make() if settings.timeout is None else watched(make, comm, settings.timeout)
+
+
+def _check_one_array(op: Any, options: Mapping[str, Any], comm: MPI.Comm) -> None:
+    """Check that a plan of a reduction is not given a second array.
+
+    Raises:
+        TypeError: it is.
+    """
+    name = "recvbuf" if "recvbuf" in options else "op"
+    if name in options or hasattr(op, "dtype"):
+        raise TypeError(
+            f"{name}: is a second array; plans of reductions are in place and take one: copy the "
+            f"data into the array of the result before each run, and pass that alone{at(comm)}"
+        )

@@ -6,11 +6,10 @@ from typing import Any
 
 from mpi4py import MPI
 
-from collectives.arguments import REDUCIBLE
+from collectives.arguments import OPS_OF_MPI, REDUCIBLE
 from collectives.intracomm.kind import Kind
-from collectives.op import MAX, MIN, PROD, SUM, Op
+from collectives.op import Op
 
-_OURS = {MPI.SUM.handle: SUM, MPI.PROD.handle: PROD, MPI.MIN.handle: MIN, MPI.MAX.handle: MAX}
 _NAMES = {
     getattr(MPI, name).handle: name
     for name in ("LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR", "MAXLOC", "MINLOC")
@@ -38,7 +37,7 @@ def operation(op: MPI.Op, kind: Kind) -> Op | None:
         raise TypeError(f"op: is a {type(op).__name__}; needs an MPI.Op")
     if not kind.predefined:
         return None
-    ours = _OURS.get(op.handle)
+    ours = OPS_OF_MPI.get(op.handle)
     if ours is not None and kind.element.name in REDUCIBLE:
         return ours
     if kind.carried:

@@ -1,6 +1,7 @@
 """Plans: how they are made, refused, run again and closed."""
 
 import inspect
+import math
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import collectives
 from collectives.bind import bind
 from collectives.blocks import Split, share
 from collectives.collective import ALLREDUCE
+from collectives.fusion import allreduce_many
 from collectives.registry import REGISTRY
 from tests.collectives.cases import EXECUTORS, SCHEDULED
 
@@ -103,7 +105,27 @@ def test_bad_arguments_are_refused_before_any_communication(comm):
             "float32, sendbuf float64",
             lambda: collectives.allreduce(x, x.astype("f4"), comm=comm),
         ),
-        (TypeError, "op: is", lambda: collectives.allreduce(x, op=MPI.SUM, comm=comm)),
+        (
+            TypeError,
+            "op: is MPI.LAND; needs SUM, PROD, MIN or MAX",
+            lambda: collectives.allreduce(x, op=MPI.LAND, comm=comm),
+        ),
+        (TypeError, "op: is a str", lambda: collectives.reduce(x, op="SUM", comm=comm)),
+        (
+            TypeError,
+            "sendbuf: is MPI.IN_PLACE; leave it out",
+            lambda: collectives.allreduce(MPI.IN_PLACE, x, comm=comm),
+        ),
+        (
+            TypeError,
+            "op: is a second array; plans of reductions are in place",
+            lambda: collectives.plan_allreduce(x, np.zeros(4), comm=comm),
+        ),
+        (
+            TypeError,
+            "recvbuf: is a second array",
+            lambda: collectives.plan_reduce(x, recvbuf=np.zeros(4), comm=comm),
+        ),
         (ValueError, "needs 4", lambda: collectives.allreduce(x, np.zeros(5), comm=comm)),
         (ValueError, "overlaps", lambda: collectives.allreduce(x[:2], x[1:3], comm=comm)),
         (ValueError, "ring, ", lambda: collectives.allreduce(x, comm=comm, algorithm="rnig")),
@@ -206,3 +228,40 @@ def test_shared_memory_passes_on_as_many_bytes_as_the_messages_of_direct(comm):
         plan.wait()
         assert (passed.bytes, passed.messages) == (2 * sent.bytes, 0), algorithm
         assert plan.bytes_sent == sent.bytes
+
+
+@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.parametrize(
+    ("op", "result"),
+    [
+        (MPI.SUM, lambda p: p * (p + 1) / 2),
+        (MPI.PROD, math.factorial),
+        (MPI.MIN, lambda p: 1),
+        (MPI.MAX, lambda p: p),
+    ],
+)
+def test_the_operations_of_mpi_are_taken_too(comm, op, result):
+    x, mine = np.empty(3 * comm.size), np.full(3 * comm.size, comm.rank + 1.0)
+    collectives.allreduce(mine, x, op, comm=comm)
+    np.testing.assert_array_equal(x, result(comm.size))
+    x[:] = mine
+    with collectives.plan_allreduce(x, op, comm=comm, check=True) as plan:
+        plan.run()
+    np.testing.assert_array_equal(x, result(comm.size))
+    collectives.reduce(mine, x, op, comm.size - 1, comm=comm)
+    if comm.rank == comm.size - 1:
+        np.testing.assert_array_equal(x, result(comm.size))
+    part = np.empty(3)
+    collectives.reduce_scatter(mine, part, op, comm=comm)
+    np.testing.assert_array_equal(part, result(comm.size))
+    allreduce_many([mine], op, comm=comm)
+    np.testing.assert_array_equal(mine, result(comm.size))
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_sum_of_mpi_may_be_deterministic(comm):
+    x = np.ones(3)
+    collectives.allreduce(x, op=MPI.SUM, deterministic="ranks", comm=comm)
+    assert (x == comm.size).all()
+    with pytest.raises(ValueError, match='op=MAX: deterministic="ranks" is for SUM'):
+        collectives.allreduce(x, op=MPI.MAX, deterministic="ranks", comm=comm)
