@@ -45,7 +45,8 @@ def join(command: str, args: argparse.Namespace) -> MPI.Comm:
         args: its arguments, with those of `add`.
 
     Raises:
-        UsageError: another number of ranks was started than is asked for.
+        UsageError: another number of ranks was started than is asked for; on the first rank.
+        SystemExit: the same on the others, which say nothing.
         StartError: there is no MPI, or it is that of another launcher.
     """
     if args.started is not None and args.ranks not in (None, args.started):
@@ -78,7 +79,12 @@ def join(command: str, args: argparse.Namespace) -> MPI.Comm:
         check_library()
         MPI.Init_thread(MPI.THREAD_MULTIPLE)  # as mpi4py does by itself
         atexit.register(MPI.Finalize)
-        check_launcher(MPI.COMM_WORLD, args.ranks if args.started is None else args.started)
+        check_launcher(MPI.COMM_WORLD, args.started)
     except LaunchError as error:
         raise StartError(str(error)) from None
+    rank, size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
+    if args.ranks not in (None, size):
+        if rank:
+            raise SystemExit(2)  # the first rank says it, once
+        raise UsageError(f"-n {args.ranks}, but mpiexec or srun started {size}; leave -n out")
     return MPI.COMM_WORLD

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
-from collectives.commands.arguments import UsageError
+from collectives.commands.arguments import UsageError, seconds
 from collectives.commands.files import another_machine
 from collectives.table import EXECUTORS, Table
 from collectives.table_reader import TableError
@@ -47,9 +47,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=float,
-        metavar="SECONDS",
-        help="end the job where a call waits for longer, and show the stacks of all ranks",
+        type=seconds,
+        metavar="TIME",
+        help="end the job where a call waits for longer than 60, 2.5s or 500ms, and show the stacks "
+        "of all ranks",
     )
     parser.add_argument(
         "--report",

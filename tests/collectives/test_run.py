@@ -8,6 +8,7 @@ import textwrap
 import pytest
 
 from collectives.collective import COLLECTIVES
+from tests.conftest import LAUNCH
 
 PI = """
     import sys
@@ -170,6 +171,7 @@ def test_the_exit_code_is_that_of_the_program(run, code):
         (("--executor", "magic"), "--executor magic: there are auto"),
         (("--table", "nowhere.toml"), "nowhere.toml"),
         (("--timeout", "0"), "--timeout 0: needs a number of seconds above 0"),
+        (("--timeout", "x"), "--timeout: 'x' is not a time; say it as 250ns, 1.5us, 2ms or 0.1s"),
     ],
 )
 def test_wrong_words_are_one_line(run, options, says):
@@ -177,6 +179,22 @@ def test_wrong_words_are_one_line(run, options, says):
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert re.search(says, done.stderr)
+
+
+def test_another_number_of_ranks_than_mpiexec_started_is_said_once(tmp_path):
+    (tmp_path / "program.py").write_text("print('ran')")
+    words = ["-m", "collectives", "run", "-n", "4", "program.py"]
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCH, "2", sys.executable, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    said = "error: -n 4, but mpiexec or srun started 2; leave -n out"
+    assert [said in line for line in done.stderr.splitlines()].count(True) == 1
 
 
 def test_a_program_that_is_not_there(run):
