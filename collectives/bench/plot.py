@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.bench.bars import HEIGHT, Bar, draw_bars
-from collectives.bench.row import Row, bus_bandwidth
-from collectives.bench.table import DISTURBED
+from collectives.bench.row import DISTURBED, Row, bus_bandwidth
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands.arguments import UsageError
 from collectives.model import Model

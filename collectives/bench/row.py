@@ -9,6 +9,9 @@ from pathlib import Path
 
 from collectives.collective import Collective
 
+DISTURBED = 0.1
+"""If a greater part of the repetitions was disturbed, it is told that the machine is not quiet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

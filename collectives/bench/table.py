@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collectives.bench.measure import Timing
-from collectives.bench.row import Row, bus_bandwidth
+from collectives.bench.row import DISTURBED, Row, bus_bandwidth
 from collectives.bench.settings import Settings
 from collectives.bench.variant import GLOO, LIBRARY, MEMORY
 from collectives.collective import Collective
@@ -25,9 +25,6 @@ _COLUMNS = {
     "wrong": 7,
     "overlap": 9,
 }
-DISTURBED = 0.1
-"""Above this part of the runs it is told."""
-
 _TEXT = ("algorithm", "executor", "buffer", "mode")
 
 
