@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 from collectives.messages import Message, messages_of
 from collectives.registry import Algorithm
 from collectives.step import Send, scalar
+from collectives.units import count_text
 
 MAX_MESSAGES = 4000
 """A picture with more arrows than that, or a text with more messages, shows nothing."""
@@ -69,7 +70,7 @@ def draw_svg(algorithm: Algorithm, size: int) -> str:
     rounds, messages = messages_of(algorithm, size)
     sheet = _Sheet(size, rounds)
     arrows = _arrows(sheet, messages, blocks)
-    title = f"{algorithm.collective.name}: {algorithm.spec}, {_count(size, 'rank')}"
+    title = f"{algorithm.collective.name}: {algorithm.spec}, {count_text(size, 'rank')}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{sheet.width:g}" height="{sheet.height}" '
         f'viewBox="0 0 {sheet.width:g} {sheet.height}" role="img">',
@@ -101,7 +102,7 @@ def draw_text(algorithm: Algorithm, size: int) -> str:
     blocks = algorithm.blocks(size)
     rounds, messages = messages_of(algorithm, size)
     lines = [
-        f"{algorithm.collective.name}: {algorithm.spec}, {_count(size, 'rank')}",
+        f"{algorithm.collective.name}: {algorithm.spec}, {count_text(size, 'rank')}",
         _facts(algorithm, rounds, messages, blocks),
         "a ->b [c] +  rank a sends block c to rank b, which adds it; = which stores it",
         "",
@@ -175,13 +176,9 @@ class _Sheet:
 def _facts(algorithm: Algorithm, rounds: int, messages: Sequence[Message], blocks: int) -> str:
     sent = sum(m.source != m.target for m in messages)
     return (
-        f"{_count(rounds, 'round')}, {_count(sent, 'message')}, {_count(blocks, 'block')} "
-        f"({algorithm.paper})"
+        f"{count_text(rounds, 'round')}, {count_text(sent, 'message')}, "
+        f"{count_text(blocks, 'block')} ({algorithm.paper})"
     )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _label(message: Message) -> str:

@@ -143,7 +143,7 @@ def explain(
     return Explanation(
         title,
         choice,
-        _why(choice, candidates, table, section, models, model is not None),
+        _why(choice, candidates, table, section, models, model is not None, size),
         tuple(candidates),
         _NOTE if table is None and model is None else "",
     )
@@ -173,6 +173,7 @@ def _why(
     section: Section | None,
     models: dict[str, Model | Topology],
     given: bool,
+    size: int,
 ) -> str:
     chosen = Way(choice.algorithm, choice.executor)
     name = f"{choice.algorithm} on the {choice.executor} executor"
@@ -193,7 +194,7 @@ def _why(
         reason = "the table has no such case"
     else:
         reason = "the table has none on these executors"
-    assumed = "\n".join(model_lines(models[choice.executor]))
+    assumed = "\n".join(model_lines(models[choice.executor], size))
     return f"{name}: {reason}, and the model prices it lowest, {took}.\n{assumed}"
 
 

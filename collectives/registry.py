@@ -121,7 +121,7 @@ class Algorithm:
 
 
 class Registry:
-    """Algorithms by collective and name, in the order in which they were entered."""
+    """Algorithms by collective and name."""
 
     def __init__(self) -> None:
         self._table: dict[str, dict[str, Algorithm]] = {}
@@ -140,8 +140,8 @@ class Registry:
         names[algorithm.name] = algorithm
 
     def names(self, collective: Collective) -> list[str]:
-        """Return the names of the algorithms of a collective."""
-        return list(self._table.get(collective.name, {}))
+        """Return the names of the algorithms of a collective, in alphabetical order."""
+        return sorted(self._table.get(collective.name, {}))
 
     def get(self, collective: Collective, spec: str) -> Algorithm:
         """Return an algorithm by its name, or by a name with tunables: ``chain:segments=8``.
@@ -169,8 +169,8 @@ class Registry:
             raise ValueError(f"algorithm={spec!r}: {error}") from None
 
     def all(self) -> list[Algorithm]:
-        """Return every algorithm of every collective."""
-        return [a for names in self._table.values() for a in names.values()]
+        """Return every algorithm of every collective, those of each in alphabetical order."""
+        return [names[name] for names in self._table.values() for name in sorted(names)]
 
 
 REGISTRY = Registry()

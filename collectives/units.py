@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from collectives.model import Model
 from collectives.topology import Topology
 
@@ -23,16 +25,31 @@ def bytes_text(value: int) -> str:
     return f"{value} B"
 
 
-def model_lines(model: Model | Topology) -> list[str]:
-    """Return lines that tell what a model assumes, each with its title first."""
+def count_text(n: int, what: str) -> str:
+    """Return a number of things for people to read: ``1 rank``, ``2 ranks``."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def model_lines(model: Model | Topology, size: int) -> list[str]:
+    """Return lines that tell what a model assumes for ``size`` ranks, each with its title first."""
     if isinstance(model, Model):
         return [f"model        {model_text(model)}"]
-    how = ", in turns" if model.cyclic else ""
     return [
         f"inside       {model_text(model.within)}",
         f"between      {model_text(model.between, sums=False)}",
-        f"nodes        of {model.ranks_per_node} ranks{how}",
+        f"nodes        {_nodes_text(model, size)}",
     ]
+
+
+def _nodes_text(model: Topology, size: int) -> str:
+    """Return how many nodes there are, and of how many ranks: ``7: 6 of 9 ranks, 1 of 6``."""
+    node = model.node_of(size).tolist()
+    alike = sorted(Counter(Counter(node).values()).items(), reverse=True)
+    (ranks, nodes), *rest = alike
+    text = f"{nodes} of {count_text(ranks, 'rank')}"
+    if rest:
+        text = f"{model.nodes(size)}: {text}" + "".join(f", {n} of {r}" for r, n in rest)
+    return text + (", in turns" if model.cyclic else "")
 
 
 def model_text(model: Model, *, sums: bool = True) -> str:

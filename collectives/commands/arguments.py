@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from collectives.collective import BARRIER, Collective
 
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MAX_BYTES = 1 << 50
@@ -14,10 +17,13 @@ MAX_BYTES = 1 << 50
 MAX_SECONDS = 1e9
 """The longest time that is understood: some 30 years."""
 
+MIN_RATE, MAX_RATE = 1e-9, 1e9
+"""The bandwidths that are understood, in GB/s: from a byte a second on."""
+
 MAX_PROVED = 512
 """The most ranks for which an algorithm is proved: the work grows with a power of their number."""
 
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class UsageError(ValueError):
@@ -126,7 +132,7 @@ def ranks_up_to(most: int) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Read a time: 250ns, 1.5us, 2ms, 0.1s or 2e-6 (seconds).
+    """Read a time: 250ns, 1.5us, 2ms, 0.1s; only 0 needs no unit.
 
     Raises:
         argparse.ArgumentTypeError: it is not one.
@@ -138,9 +144,32 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time; say it as 250ns, 1.5us, 2ms or 0.1s"
         )
-    value = float(match[1]) * _SECONDS[match[2].lower()]
+    number, unit = float(match[1]), match[2].lower()
+    if number and not unit:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: a time needs a unit, {', '.join(_SECONDS)}, as in 1.5us or 0.1s"
+        )
+    value = number * _SECONDS[unit] if unit else 0.0
     if value > MAX_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is too long; the most is {MAX_SECONDS:g} s")
+    return value
+
+
+def rate(text: str) -> float:
+    """Read a bandwidth in GB/s.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not MIN_RATE <= value <= MAX_RATE:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of GB/s from {MIN_RATE:g} to {MAX_RATE:g}; "
+            "100 Gbit/s are 12.5"
+        )
     return value
 
 
@@ -185,7 +214,24 @@ def add_ranks(
 
 
 def add_bytes(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--bytes``, which is needed."""
+    """Add the option ``--bytes``; `bytes_of` reads it."""
     parser.add_argument(
-        "--bytes", type=nbytes, required=True, metavar="N", help="buffer of a rank: 8, 64K, 100M"
+        "--bytes",
+        type=nbytes,
+        metavar="N",
+        help="buffer of a rank: 8, 64K, 100M; a barrier needs none",
     )
+
+
+def bytes_of(args: argparse.Namespace, collective: Collective) -> int:
+    """Return the number of bytes that was given; 0 for a barrier.
+
+    Raises:
+        UsageError: it is missing.
+    """
+    if collective is BARRIER:
+        return 0
+    if args.bytes is None:
+        raise UsageError("say how long the buffer of a rank is, as in --bytes 64K")
+    length: int = args.bytes
+    return length

@@ -9,6 +9,7 @@ from collectives.commands import named
 from collectives.commands.arguments import UsageError, add_ranks
 from collectives.commands.files import check_writable
 from collectives.draw import MAX_RANKS, draw_svg, draw_text
+from collectives.units import count_text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
             args.output.write_text(picture)
         except OSError as error:
             raise UsageError(f"-o {args.output}: {error.strerror}") from error
-        print(f"{args.output}: {algorithm.collective.name} {algorithm.spec}, {args.ranks} ranks")
+        what = f"{algorithm.collective.name} {algorithm.spec}, {count_text(args.ranks, 'rank')}"
+        print(f"{args.output}: {what}")
     print(text, end="")
     return 0

@@ -10,6 +10,7 @@ from collectives.commands.arguments import MAX_PROVED, add_ranks
 from collectives.model import Model
 from collectives.registry import Algorithm, Tunable
 from collectives.simulate import simulate
+from collectives.units import count_text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +28,15 @@ def run(args: argparse.Namespace) -> int:
         sent = int(done.messages.sum())
         numbers = [str(n) for n in (done.rounds, sent, a.blocks(args.ranks))]
         rows.append([a.collective.name, a.name, *numbers, a.paper, a.summary])
-    print(f"Rounds, messages of all ranks together, and blocks: for {args.ranks} ranks.\n")
+    ranks = count_text(args.ranks, "rank")
+    print(f"Rounds, messages of all ranks together, and blocks: for {ranks}.\n")
     _table(rows, right=(2, 3, 4))
     tunables = _tunables(chosen, args.ranks)
     if tunables:
-        print("\nTunables, set as in chain:segments=16; a tuner tries these values.\n")
+        print(
+            "\nTunables, set as in chain:segments=16; a tuner tries the default and, for "
+            f"{ranks}, these values.\n"
+        )
         _table([["tunable", "default", "values", "meaning", "collectives"], *tunables], right=(1,))
     return 0
 

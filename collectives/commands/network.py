@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from collectives.commands.arguments import UsageError, positive, seconds
+from collectives.commands.arguments import UsageError, positive, rate, seconds
 from collectives.model import Model
 from collectives.noise import DISTRIBUTIONS, Noise
 from collectives.topology import Topology
-
-MIN_RATE = 1e-9
-"""The least bandwidth, in GB/s: a byte a second."""
+from collectives.units import time_text
 
 MAX_FACTOR = 1e9
 """The slowest rank is so many times slower than the others."""
@@ -56,13 +54,13 @@ def add_costs(parser: argparse.ArgumentParser, defaults: str = "") -> None:
     group.add_argument("--latency", type=seconds, metavar="L", help="on the wire (2us)")
     group.add_argument(
         "--bandwidth",
-        type=float,
+        type=rate,
         metavar="GB/S",
         help=f"of a rank's link, 1/G ({1e-9 / known.byte_time:g})",
     )
     group.add_argument(
         "--reduction",
-        type=float,
+        type=rate,
         metavar="GB/S",
         help=f"at which a rank sums what arrives, 1/c ({1e-9 / known.reduce_time:g})",
     )
@@ -78,11 +76,11 @@ def add_costs(parser: argparse.ArgumentParser, defaults: str = "") -> None:
         "--cyclic", action="store_true", help="in turns; default: consecutive ranks to each node"
     )
     for name, what in _BETWEEN.items():
-        rate = name == "bandwidth"
+        per_second = name == "bandwidth"
         nodes.add_argument(
             f"--{name}-between",
-            type=float if rate else seconds,
-            metavar="GB/S" if rate else "TIME",
+            type=rate if per_second else seconds,
+            metavar="GB/S" if per_second else "TIME",
             help=f"{what}; default: as inside",
         )
 
@@ -122,16 +120,10 @@ def costs(args: argparse.Namespace, size: int) -> Model | Topology | None:
     """Return the model that the options describe; None where there are none.
 
     Raises:
-        UsageError: a rate is too low, there are more nodes than ranks, or an option is there that
-            needs ``--nodes``.
+        UsageError: there are more nodes than ranks, or an option is there that needs ``--nodes``.
     """
     inside = ("latency", "bandwidth", "reduction", "overhead", "gap")
     given = {name: getattr(args, name) for name in inside if getattr(args, name) is not None}
-    for name in ("bandwidth", "reduction", "bandwidth_between"):
-        value = getattr(args, name)
-        if value is not None and not value >= MIN_RATE:
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option} {value}: needs a number of GB/s, {MIN_RATE:g} or more")
     for option, field in (("bandwidth", "byte_time"), ("reduction", "reduce_time")):
         if option in given:
             given[field] = 1e-9 / given.pop(option)
@@ -182,6 +174,28 @@ def stragglers(
         start[s.rank] += s.late
         slow[s.rank] *= s.factor
     return start, None if (slow == 1).all() else slow
+
+
+def chance_lines(args: argparse.Namespace) -> list[str]:
+    """Return lines that tell what `add_chance` was told, each with its title first."""
+    lines = [
+        f"straggler    rank {s.rank} "
+        + (f"begins {time_text(s.late)} late" if s.late else f"takes {s.factor:g} x as long")
+        for s in args.straggler
+    ]
+    late, kind = args.noise or (0.0, "exponential")
+    if args.noise is not None:
+        lines.append(f"noise        {kind}: messages are late by {time_text(late)} in the mean")
+    if args.interrupt is not None:
+        held, chance = args.interrupt
+        lines.append(
+            f"interrupts   {kind}: ranks are held up for {time_text(held)} in the mean, each with "
+            f"chance {chance:g} in each round"
+        )
+    if args.noise is not None or args.interrupt is not None:
+        last = args.seed + args.runs - 1
+        lines.append(f"seed         {args.seed}" + (f" to {last}" if args.runs > 1 else ""))
+    return lines
 
 
 def _straggler(text: str) -> Straggler:

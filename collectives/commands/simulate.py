@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from collectives.closed_form import closed_form
+from collectives.collective import BARRIER
 from collectives.commands import named, network
 from collectives.commands.arguments import (
     UsageError,
     add_bytes,
     add_ranks,
+    bytes_of,
     positive,
 )
 from collectives.commands.files import check_writable
@@ -22,7 +24,7 @@ from collectives.goal import goal_lines
 from collectives.model import Model
 from collectives.registry import Algorithm
 from collectives.simulate import Simulation, simulate
-from collectives.units import bytes_text, model_lines, time_text
+from collectives.units import bytes_text, count_text, model_lines, time_text
 
 MAX_RANKS = 2_000_000
 """The most ranks that are simulated: a round takes vectors of that length, and there are many."""
@@ -52,16 +54,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the time, and the closed form beside it where one is known."""
     algorithm = named.find_algorithm(args)
+    nbytes = bytes_of(args, algorithm.collective)
     model = network.costs(args, args.ranks) or Model()
     noise = network.noise(args)
     start, slow = network.stragglers(args, args.ranks)
     if noise is None and args.runs > 1:
         raise UsageError(f"--runs {args.runs}: without --noise or --interrupt all are alike")
-    if args.element_bytes and args.bytes % args.element_bytes:
-        raise UsageError(f"--element-bytes {args.element_bytes}: does not divide {args.bytes}")
+    if args.element_bytes and nbytes % args.element_bytes:
+        raise UsageError(f"--element-bytes {args.element_bytes}: does not divide {nbytes}")
     # The cuts between blocks are computed with 64 bits.
-    if args.element_bytes and 2 * args.ranks * (args.bytes // args.element_bytes) >= 1 << 63:
-        raise UsageError(f"--bytes {args.bytes}: too many elements for {args.ranks} ranks")
+    if args.element_bytes and 2 * args.ranks * (nbytes // args.element_bytes) >= 1 << 63:
+        raise UsageError(f"--bytes {nbytes}: too many elements for {args.ranks} ranks")
     if args.goal is not None:
         check_writable("--goal", args.goal)
     begin = time.perf_counter()
@@ -69,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         simulate(
             algorithm,
             args.ranks,
-            args.bytes,
+            nbytes,
             model,
             start=start,
             slow=slow,
@@ -79,13 +82,14 @@ def run(args: argparse.Namespace) -> int:
         for k in range(args.runs)
     ]
     took = time.perf_counter() - begin
-    print(f"{algorithm.collective.name} {algorithm.spec}, {args.ranks} ranks, ", end="")
-    print(f"{bytes_text(args.bytes)} each")
-    print(*model_lines(model), sep="\n")
+    each = "" if algorithm.collective is BARRIER else f", {bytes_text(nbytes)} each"
+    print(f"{algorithm.collective.name} {algorithm.spec}, {count_text(args.ranks, 'rank')}{each}")
+    print(*model_lines(model, args.ranks), *network.chance_lines(args), sep="\n")
     _print_result(done)
-    if isinstance(model, Model):
-        plain = noise is None and not args.straggler
-        _print_form(algorithm, args.ranks, args.bytes, model, done[0] if plain else None)
+    if isinstance(model, Model) and noise is None and not args.straggler:
+        _print_form(algorithm, args.ranks, nbytes, model, done[0])
+    else:
+        print("closed form  none: it is for equal ranks and links, without noise")
     print(f"simulated in {took:.2f} s")
     if args.goal is not None:
         within = model if isinstance(model, Model) else model.within
@@ -115,11 +119,11 @@ def _print_result(done: list[Simulation]) -> None:
 
 
 def _print_form(
-    algorithm: Algorithm, size: int, nbytes: int, model: Model, done: Simulation | None
+    algorithm: Algorithm, size: int, nbytes: int, model: Model, done: Simulation
 ) -> None:
-    """Print the closed form beside the simulated time; None: of a case that it is not for."""
-    form = None if done is None else closed_form(algorithm, size, nbytes, model)
-    if form is None or done is None:
+    """Print the closed form beside the simulated time."""
+    form = closed_form(algorithm, size, nbytes, model)
+    if form is None:
         print("closed form  none known for this case")
         return
     value = form.seconds(size, nbytes, model)
@@ -134,7 +138,7 @@ def _write_goal(
     if messages > MAX_GOAL:
         raise UsageError(f"--goal {args.goal}: {messages} messages; the most is {MAX_GOAL}")
     lines = goal_lines(
-        algorithm, args.ranks, args.bytes, model, element_bytes=args.element_bytes or 1
+        algorithm, args.ranks, args.bytes or 0, model, element_bytes=args.element_bytes or 1
     )
     try:
         with args.goal.open("w", encoding="utf-8") as file:

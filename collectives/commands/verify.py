@@ -7,6 +7,7 @@ import time
 
 from collectives.commands import named
 from collectives.commands.arguments import MAX_PROVED, rank_counts
+from collectives.units import count_text
 from collectives.verify import variants, verify
 
 
@@ -52,8 +53,11 @@ def run(args: argparse.Namespace) -> int:
         else:
             took = time.perf_counter() - begin
             print(f"{label}proved  {messages:8} messages  {took:6.2f} s", flush=True)
+    counts = len(args.ranks)
     total = (
-        f"{len(chosen)} algorithms x {len(args.ranks)} numbers of ranks: {proved} schedules proved"
+        f"{count_text(len(chosen), 'algorithm')} x {counts} "
+        f"{'number' if counts == 1 else 'numbers'} of ranks: "
+        f"{count_text(proved, 'schedule')} proved"
     )
     print(f"{total}, {failed} failed" if failed else total)
     return 1 if failed else 0

@@ -42,10 +42,14 @@ def test_nodes(capsys):
     assert (
         "between      latency L 3 us, bandwidth 1/G 2 GB/s, overhead o 1 us, gap g 2 us\n" in text
     )
-    assert "nodes        of 4 ranks\n" in text
-    assert "closed form" not in text
+    assert "nodes        3 of 4 ranks\n" in text
+    assert "closed form  none: it is for equal ranks and links, without noise\n" in text
     cyclic = said(capsys, "ring -n 12 --bytes 64K --nodes 3 --bandwidth-between 2 --cyclic")
-    assert "nodes        of 4 ranks, in turns\n" in cyclic
+    assert "nodes        3 of 4 ranks, in turns\n" in cyclic
+    uneven = said(capsys, "ring -n 60 --bytes 64K --nodes 7")
+    assert "nodes        7: 6 of 9 ranks, 1 of 6\n" in uneven
+    dealt = said(capsys, "ring -n 60 --bytes 64K --nodes 7 --cyclic")
+    assert "nodes        7: 4 of 9 ranks, 3 of 8, in turns\n" in dealt
 
 
 def test_costs_between_nodes_are_as_inside_by_default(capsys):
@@ -57,8 +61,15 @@ def test_noise_and_runs(capsys):
     text = said(capsys, "ring -n 8 --bytes 8K --noise 5us:pareto --interrupt 1ms:0.1 --seed 3")
     noise = Noise(5e-6, 1e-3, 0.1, "pareto", 3)
     assert seconds(text) == close(simulate(named("ring"), 8, 8192, noise=noise).seconds)
-    assert "closed form  none known" in text
+    assert "noise        pareto: messages are late by 5 us in the mean\n" in text
+    assert (
+        "interrupts   pareto: ranks are held up for 1 ms in the mean, each with chance 0.1 in each "
+        "round\nseed         3\n" in text
+    )
+    assert "closed form  none: it is for equal ranks and links, without noise\n" in text
     several = said(capsys, "ring -n 8 --bytes 8K --noise 5us --seed 3 --runs 5")
+    assert "noise        exponential: messages are late by 5 us in the mean\n" in several
+    assert "seed         3 to 7\n" in several
     times = sorted(
         simulate(named("ring"), 8, 8192, noise=Noise(5e-6, seed=3 + k)).seconds for k in range(5)
     )
@@ -73,7 +84,9 @@ def test_stragglers(capsys):
     done = simulate(
         REGISTRY.get(REDUCE, "binomial"), 4, 65536, start=[0, 1e-3, 0, 0], slow=[1, 1, 1, 2.5]
     )
-    assert seconds(said(capsys, words)) == close(done.seconds)
+    text = said(capsys, words)
+    assert seconds(text) == close(done.seconds)
+    assert "straggler    rank 3 takes 2.5 x as long\nstraggler    rank 1 begins 1 ms late\n" in text
     assert seconds(said(capsys, words + " --straggler 2:3x")) > 1e-3
 
 
@@ -95,7 +108,7 @@ def test_goal(capsys, tmp_path):
 
 def test_a_hundred_thousand_ranks(capsys):
     text = said(capsys, "recursive_doubling -n 100000 --bytes 1M --nodes 3125")
-    assert "nodes        of 32 ranks\n" in text
+    assert "nodes        3125 of 32 ranks\n" in text
 
 
 @pytest.mark.parametrize(
@@ -118,7 +131,7 @@ def test_a_hundred_thousand_ranks(capsys):
         ("--nodes 3", "--nodes 3: 4 ranks fill 2 nodes of 2; take so many, or another number"),
         ("--latency-between 1us", "--cyclic and the costs between nodes need --nodes K"),
         ("--cyclic", "--cyclic and the costs between nodes need --nodes K"),
-        ("--nodes 2 --bandwidth-between 0", "--bandwidth-between 0.0: needs a number of GB/s"),
+        ("--nodes 2 --bandwidth-between 0", "--bandwidth-between: '0' is not a number of GB/s"),
         ("--goal /no/such/folder/x.goal", "--goal /no/such/folder/x.goal: No such file or direct"),
     ],
 )
