@@ -49,8 +49,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=seconds,
         metavar="TIME",
-        help="end the job where a call waits for longer than 60, 2.5s or 500ms, and show the stacks "
-        "of all ranks",
+        help="end the job where a call waits for longer than 60, 2.5s or 500ms, and show the "
+        "stacks of all ranks",
     )
     parser.add_argument(
         "--report",
