@@ -11,8 +11,9 @@ from mpi4py import MPI
 from collectives.arguments import at
 from collectives.channel import open_channel
 from collectives.collective import ALLREDUCE, ALLTOALL
-from collectives.executors.native import NotNative, check_numba, numba_is_there
+from collectives.executors.native import NotNative, can_run, check_numba, numba_is_there
 from collectives.executors.shared import check_shared, lies_in_window
+from collectives.libraries import LONG, cut, messages_are_quicker
 from collectives.options import Settings
 from collectives.registry import REGISTRY
 from collectives.select import choose
@@ -28,24 +29,8 @@ SCHEDULED = ("python", "native")
 EXECUTORS = (*SCHEDULED, "shared")
 """All of them."""
 
-QUICK = {"Intel MPI": (8 << 10, 8 << 20)}
-"""Lengths in bytes, by MPI library, between which its messages inside a node are quicker than
-slots in shared memory; on other libraries they never were (two ranks on one node, measured by
-``python -m collectives bench``). It holds where no table says otherwise."""
-
 DIRECT = "direct"
 """What the shared executor does is this algorithm, where it has a name of a schedule."""
-
-
-LONG = 32 << 20
-"""From this length on messages are quicker on every library: slots do not stay in a cache."""
-
-CUT = {"Open MPI": 64 << 10}
-"""Lengths in bytes, by MPI library, into which it is better to cut the messages of a long
-allreduce: between nodes (four hosts, TCP, 1 Gbit/s) and, from `LONG` on, inside one. Others take
-them whole as quickly; Intel MPI loses by more messages."""
-
-MOST_SEGMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +85,7 @@ def _free_choice(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
         if choice is not None:
             return choice
         if node.whole:
-            shared = window or not _messages_are_quicker(job.nbytes)
+            shared = window or not messages_are_quicker(job.nbytes, MPI.get_vendor()[0])
         else:
             shared = node.largest > 1
         if shared:
@@ -125,11 +110,6 @@ def _from_table(
     return Decision(choice.algorithm, choice.executor) if choice.source == "table" else None
 
 
-def _messages_are_quicker(nbytes: int) -> bool:
-    low, high = QUICK.get(MPI.get_vendor()[0], (0, 0))
-    return low <= nbytes < high or nbytes >= LONG
-
-
 def _scheduled(
     job: Job, comm: MPI.Comm, settings: Settings, executors: tuple[str, ...]
 ) -> Decision:
@@ -151,19 +131,10 @@ def _scheduled(
     algorithm = choice.algorithm
     long = network or job.nbytes >= LONG
     if long and choice.source == "model" and job.collective is ALLREDUCE:
-        algorithm = _cut(job.nbytes // size) or algorithm
+        algorithm = cut(job.nbytes // size, MPI.get_vendor()[0]) or algorithm
     if settings.executor != "auto":
         return Decision(algorithm, settings.executor)
     return Decision(algorithm, "auto" if choice.executor == "native" else "python")
-
-
-def _cut(nbytes: int) -> str | None:
-    """Return the ring in short messages where the library wants them, for parts of ``nbytes``."""
-    length = CUT.get(MPI.get_vendor()[0])
-    if length is None or nbytes < 2 * length:
-        return None
-    segments = min(MOST_SEGMENTS, 1 << (nbytes // length).bit_length() - 1)
-    return f"ring:segments={segments}"
 
 
 def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:
@@ -175,7 +146,7 @@ def _agreed(job: Job, comm: MPI.Comm) -> tuple[bool, bool, bool]:
     arrays = [a for a in (job.source, job.target) if a is not None]
     host = all(isinstance(a, np.ndarray) for a in arrays)
     device = not any(isinstance(a, np.ndarray) for a in arrays)
-    shared = native = host and numba_is_there()
+    shared = native = can_run(job)
     if shared:
         try:
             check_shared(job)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
-from collectives.collective import Collective
+from collectives.collective import ALLREDUCE, BARRIER, Collective
+from collectives.libraries import CUT, LONG, QUICK, cut, messages_are_quicker
 from collectives.model import Model
 from collectives.registry import REGISTRY
 from collectives.select import (
@@ -20,7 +21,7 @@ from collectives.select import (
 )
 from collectives.table import Section, Table, Way
 from collectives.topology import Topology
-from collectives.units import model_lines
+from collectives.units import bytes_text, count_text, model_lines
 
 SHOWN = 3
 """So many algorithms that take equally long are named in a line."""
@@ -41,9 +42,8 @@ class Candidate:
     measured: float | None
 
 
-_NOTE = """
-Where all ranks are on one node and numba is installed, "auto" passes most lengths through shared
-memory instead: see docs/collectives.md."""
+SHARED = Way("direct", "shared")
+"""What is taken on one node where no table says otherwise, for most lengths. No model knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,28 @@ class Explanation:
 
     Attributes:
         title: the case.
-        choice: what was chosen.
+        choice: what was chosen; where ``shared`` is true, of the ways that send messages.
         why: in a few sentences.
         candidates: those that could have been, the measured ones first, the fastest first.
-        note: what the candidates leave out.
+        shared: whether `SHARED` is taken instead, if all ranks are on one node and have numba.
     """
 
     title: str
     choice: Choice
     why: str
     candidates: tuple[Candidate, ...]
-    note: str = ""
+    shared: bool = False
 
     @property
     def text(self) -> str:
         """The explanation as lines, the chosen candidate marked with ``*``; equals share a line."""
+        first = self.choice.algorithm, self.choice.executor
         rows = [("", "algorithm", "executor", "predicted us", "measured us")]
         for group in _equals(self.candidates):
             ways = [c.way for c in group]
-            chosen = self.choice.algorithm, self.choice.executor
+            chosen = SHARED if self.shared else first
             mark = "*" if chosen in ways else ""
-            ways.sort(key=lambda way: way != chosen)
+            ways.sort(key=lambda way: way not in (chosen, first))
             names = [way.algorithm for way in ways]
             more = f", {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             times = _us(group[0].predicted), _us(group[0].measured)
@@ -85,7 +86,7 @@ class Explanation:
             ).rstrip()
             for row in rows
         ]
-        return "\n".join((self.title, self.why, "", *lines, *((self.note,) if self.note else ())))
+        return "\n".join((self.title, self.why, "", *lines))
 
 
 def _equals(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -107,10 +108,13 @@ def explain(
     executors: tuple[str, ...] = ("native", "python"),
     placement: str = "private",
     itemsize: int = 4,
+    asked: Sequence[str] = (),
 ) -> Explanation:
-    """Say which way `collectives.select.choose` takes, and why.
+    """Say which way ``algorithm="auto"`` takes, and why.
 
-    The arguments and errors are those of `collectives.select.choose`.
+    The arguments and errors are those of `collectives.select.choose`. With "shared" among the
+    executors it is also said when that is taken without a measurement. Of algorithms that are
+    ``asked`` for, the price and the place among all are told too.
     """
     choice = choose(
         collective,
@@ -127,7 +131,7 @@ def explain(
         section = table.find(collective.name, size, placement, itemsize)
     models = dict(models_of(executors, model, table))
     specs = variants(collective, size) if size <= TUNED else iter(REGISTRY.names(collective))
-    ways = [Way(spec, executor) for spec in specs for executor in models]
+    ways = [Way(spec, executor) for spec in (*specs, *asked) for executor in models]
     if section is not None:
         ways += [w for w in section.seconds if w.executor in executors]
     candidates = [
@@ -139,13 +143,54 @@ def explain(
             math.inf if c.predicted is None else c.predicted,
         )
     )
-    title = f"{collective.name} on {size} ranks, {nbytes} bytes, {placement} buffers"
-    return Explanation(
-        title,
-        choice,
-        _why(choice, candidates, table, section, models, model is not None, size),
-        tuple(candidates),
-        _NOTE if table is None and model is None else "",
+    places = [_place(spec, candidates) for spec in asked]
+    why = _why(choice, candidates, table, section, models, model is not None, size)
+    may_share = "shared" in executors and size > 1 and model is None and choice.source == "model"
+    shared = may_share and (placement == "window" or nbytes < LONG)
+    if may_share:
+        why = f"{_about_shared(collective, size, nbytes, placement)}{why}"
+    if shared:
+        # What takes no time that is known stands first all the same: it is what is taken.
+        candidates.insert(0, Candidate(SHARED, None, None))
+    of = count_text(size, "rank")
+    case = [] if collective is BARRIER else [f"{nbytes} bytes", f"{placement} buffers"]
+    title = ", ".join((f"{collective.name} on {of}", *case))
+    return Explanation(title, choice, "\n".join((why, *places)), tuple(candidates), shared)
+
+
+def _about_shared(collective: Collective, size: int, nbytes: int, placement: str) -> str:
+    """Return when shared memory is taken, as `collectives.decide` decides, up to what follows."""
+    if placement == "private" and nbytes >= LONG:
+        text = (
+            f"From {bytes_text(LONG)} on messages were measured to be quicker than shared memory, "
+            "of which there is no model."
+        )
+        rings = {name: cut(nbytes // size, name) for name in CUT} if collective is ALLREDUCE else {}
+        text += "".join(f"\nOn {name} auto takes {ring}." for name, ring in rings.items() if ring)
+        return f"{text}\n{'Else auto' if any(rings.values()) else 'Auto'} takes "
+    text = (
+        f"{SHARED.algorithm} on the {SHARED.executor} executor, if all ranks are on one node and "
+        "have numba. There is no model of shared memory; 'tune' measures it.\n"
+    )
+    quick = [name for name in QUICK if messages_are_quicker(nbytes, name)]
+    if placement == "private" and quick:
+        text += f"On {', '.join(quick)} messages were measured to be quicker at this length.\n"
+    return f"{text}With messages on one node: "
+
+
+def _place(spec: str, candidates: Sequence[Candidate]) -> str:
+    """Return a line with the best place of an algorithm among the candidates, which are sorted."""
+
+    def times(c: Candidate) -> tuple[str, str]:
+        return _us(c.measured), _us(c.predicted)
+
+    found = next(c for c in candidates if c.way.algorithm == spec)
+    place = next(i for i, c in enumerate(candidates, 1) if times(c) == times(found))
+    what = "predicted" if found.measured is None else "measured"
+    took = found.predicted if found.measured is None else found.measured
+    return (
+        f"{spec} on the {found.way.executor} executor: {_us(took)} us {what}, place {place} of "
+        f"{len(candidates)}."
     )
 
 

@@ -9,9 +9,16 @@ from pathlib import Path
 
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands import named, network
-from collectives.commands.arguments import UsageError, add_bytes, add_ranks, names, positive
+from collectives.commands.arguments import (
+    UsageError,
+    add_bytes,
+    add_ranks,
+    bytes_of,
+    names,
+    positive,
+)
 from collectives.commands.files import another_machine
-from collectives.explain import explain
+from collectives.explain import SHARED, explain
 from collectives.select import MODELS
 from collectives.table import EXECUTORS, PLACEMENTS, Table
 from collectives.table_reader import TableError
@@ -63,18 +70,21 @@ def run(args: argparse.Namespace) -> int:
         found = explain(
             collective,
             args.ranks,
-            args.bytes,
+            bytes_of(args, collective),
             model=model,
             table=table,
             executors=tuple(executors),
             placement=args.placement,
             itemsize=args.itemsize,
+            asked=algorithms or (),
         )
     except (TableError, ValueError) as error:
         raise UsageError(str(error)) from None
     if algorithms:
         shown = {found.choice.algorithm, *(spec.partition(":")[0] for spec in algorithms)}
-        candidates = [c for c in found.candidates if shown & {*_names(c.way.algorithm)}]
+        candidates = [
+            c for c in found.candidates if c.way == SHARED or shown & {*_names(c.way.algorithm)}
+        ]
         found = replace(found, candidates=tuple(candidates))
     if another_machine(table):
         print(f"note: {another_machine(table)}", file=sys.stderr)

@@ -30,6 +30,7 @@ PURE = [
     "collectives.clock",
     "collectives.explain",
     "collectives.goal",
+    "collectives.libraries",
     "collectives.extent",
     "collectives.fit",
     "collectives.noise",

@@ -9,7 +9,7 @@ from collectives import __main__ as cli
 from collectives.collective import ALLREDUCE, ALLTOALL, BARRIER, BCAST
 from collectives.commands.tune import joined
 from collectives.fit import Fit
-from collectives.select import NATIVE, PYTHON, variants
+from collectives.select import NATIVE, PYTHON, predicted, variants
 from collectives.table import Table, Way
 
 from .test_table import section, table
@@ -132,10 +132,36 @@ def test_explain(capsys):
     assert cli.main(["explain", "bcast", "-n", "4", "--bytes", "1MiB"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "bcast on 4 ranks, 1048576 bytes, private buffers"
-    assert "there is no table, and the model prices it lowest" in lines[1]
+    assert lines[1].startswith("direct on the shared executor, if all ranks are on one node and ")
+    assert lines[2].startswith("On Intel MPI messages were measured to be quicker")
+    assert lines[3].startswith("With messages on one node: ")
+    assert "on the native executor: there is no table, and the model prices it lowest" in lines[3]
     assert sum(line.startswith("*") for line in lines) == 1
     assert cli.main(["explain", "bcast", "-n", "3", "--bytes", "8", "--executor", "python"]) == 0
-    assert "native" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "native" not in said
+    assert "shared" not in said
+    assert cli.main(["explain", "barrier", "-n", "3"]) == 0
+    assert capsys.readouterr().out.startswith("barrier on 3 ranks\ndirect on the shared executor")
+
+
+def test_explain_says_the_price_and_the_place_of_what_is_asked_for(capsys):
+    words = ["explain", "allreduce", "ring:segments=3", "-n", "4", "--bytes", "64M"]
+    assert cli.main(words) == 0
+    said = capsys.readouterr().out
+    assert "\nFrom 32 MiB on messages were measured to be quicker than shared memory" in said
+    # Parts of 16 MiB in messages of 64 KiB would be 256; the most is 64.
+    assert "\nOn Open MPI auto takes ring:segments=64.\nElse auto takes " in said
+    price = predicted(ALLREDUCE, "ring:segments=3", 4, 64 << 20, NATIVE)
+    line = rf"^ring:segments=3 on the native executor: {1e6 * price:.2f} us predicted, place (\d+)"
+    place = int(re.search(line, said, re.MULTILINE)[1])
+    ways = [*variants(ALLREDUCE, 4), "ring:segments=3"]
+    prices = [
+        f"{1e6 * predicted(ALLREDUCE, spec, 4, 64 << 20, model):.2f}"
+        for spec in ways
+        for model in (NATIVE, PYTHON)
+    ]
+    assert place == 1 + sum(float(p) < float(f"{1e6 * price:.2f}") for p in prices)
 
 
 @pytest.mark.parametrize(
