@@ -20,7 +20,7 @@ from collectives.collective import Collective
 from collectives.decide import DIRECT, SCHEDULED, decide
 from collectives.executors.background import BackgroundPlan
 from collectives.executors.layout import MESSAGE_BYTES
-from collectives.executors.native import NativePlan, NotNative, numba_is_there
+from collectives.executors.native import NativePlan, NotNative, can_run, numba_is_there
 from collectives.executors.nodes import plan_between_nodes
 from collectives.executors.python import PythonPlan
 from collectives.executors.shared import SharedPlan
@@ -80,6 +80,11 @@ class Job:
     def array(self) -> Any:
         """An array that this rank has in any case: of the dtype of all."""
         return self.target if self.target is not None else self.source
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the operation matters."""
+        return self.collective.name in ("allreduce", "reduce", "reduce_scatter")
 
 
 def bind_job(
@@ -154,6 +159,9 @@ def _bound(job: Job, comm: MPI.Comm, settings: Settings, tag: int | None) -> Pla
         except NotNative as error:
             raise ValueError(f'executor="shared": {error}{at(comm)}') from None
     algorithm = REGISTRY.get(job.collective, decision.algorithm)
+    executor = decision.executor
+    if executor == "auto" and not can_run(job):
+        executor = "python"  # on all ranks, also on those that only pass data on
     size, rank = comm.Get_size(), comm.Get_rank()
     blocks = job.blocks_of(algorithm.blocks(size))
     rounds: Iterable[Round] = rotated(algorithm.generate, job.root)(rank, size)
@@ -166,7 +174,7 @@ def _bound(job: Job, comm: MPI.Comm, settings: Settings, tag: int | None) -> Pla
         blocks,
         comm,
         job.op,
-        executor=decision.executor,
+        executor=executor,
         traffic=None if settings.background else settings.traffic,
         tag=tag,
         regions=[a for a in (job.source, job.target) if isinstance(a, np.ndarray)],

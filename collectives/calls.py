@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import numpy as np
 from mpi4py import MPI
 
 from collectives.bind import Job, bind_job, check_agreement
 from collectives.channel import open_channel
+from collectives.executors.native import can_run
 from collectives.options import Settings, settings_of
 from collectives.plan import Plan
 
@@ -55,6 +55,7 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> tuple[str, str
     """Do a job now, with a plan that was kept from a like call if there is one.
 
     Plans are kept where their memory can be exchanged: on the host, and not by the Python executor.
+    What tells so is the same on all ranks: where one keeps a plan, all do.
 
     Returns:
         The algorithm and the executor that did it.
@@ -69,7 +70,7 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> tuple[str, str
         and settings.timeout is None
         and not settings.background
         and settings.executor != "python"
-        and all(isinstance(a, np.ndarray) for a in arrays)
+        and can_run(job)
     )
     if not keeps:
         with bind_job(job, comm, **options) as plan:

@@ -11,7 +11,7 @@ import functools
 import importlib.util
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from collectives.launch import libmpi_path
 from collectives.op import SUM, Op
 from collectives.step import Round
 from collectives.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collectives.bind import Job
 
 MOST_BYTES = (1 << 31) - 1
 """Longer messages need other functions than those which every MPI has."""
@@ -48,6 +51,22 @@ def check_numba() -> None:
 def numba_is_there() -> bool:
     """Return whether numba is installed, without importing it."""
     return importlib.util.find_spec("numba") is not None
+
+
+def can_run(job: Job) -> bool:
+    """Return whether it can do a job, whatever the algorithm: the same on all ranks.
+
+    A schedule without a sum would run on some ranks also where the others have to sum up what it
+    has no kernel for.
+    """
+    arrays = [a for a in (job.source, job.target) if a is not None]
+    if not (numba_is_there() and all(isinstance(a, np.ndarray) for a in arrays)):
+        return False
+    if not job.reduces:
+        return True
+    from collectives.executors.kernels import has_kernels
+
+    return job.op.is_built_in and has_kernels(job.array.dtype, job.op.name)
 
 
 class NativePlan(BoundPlan):

@@ -174,14 +174,10 @@ def check_shared(job: Job) -> None:
             raise NotNative("memory on a device")
     if job.straight:
         raise NotNative("parts whose lengths no rank knows all of")
-    if _reduces(job):
-        assert job.target is not None
-        if not (job.op.is_built_in and has_kernels(job.target.dtype, job.op.name)):
-            raise NotNative(f"{job.op.name} of {job.target.dtype}")
-
-
-def _reduces(job: Job) -> bool:
-    return job.collective.name in ("allreduce", "reduce", "reduce_scatter")
+    if job.reduces:
+        dtype = job.array.dtype
+        if not (job.op.is_built_in and has_kernels(dtype, job.op.name)):
+            raise NotNative(f"{job.op.name} of {dtype}")
 
 
 def _passed(job: Job, node: Node) -> int:
@@ -256,13 +252,13 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
     state[f.DIRECT] = direct and job.nbytes >= DIRECT_BYTES and name != "barrier"
     state[f.ALLREDUCE] = name == "allreduce"
     state[f.SLICED] = name == "allreduce" and size > 2 and longest >= SLICED_BYTES
-    state[f.REDUCES], state[f.TO_EACH] = _reduces(job), to_each
+    state[f.REDUCES], state[f.TO_EACH] = job.reduces, to_each
     state[f.GIVER] = job.root if name in ("bcast", "scatter") else -1
     state[f.TAKER] = job.root if name in ("reduce", "gather") else -1
     state[f.OWN] = name in ("alltoall", "gather", "scatter")
     state[f.ITEM], state[f.PIECE_BYTES] = item, piece
     state[f.PIECES] = max(1, -(-longest // piece))
-    if _reduces(job):
+    if job.reduces:
         kernels = kernels_of(source.dtype.name)
         number = OPERATIONS.index(job.op.name)
         state[f.OPERATION], state[f.REVERSED] = number, REVERSED[number]

@@ -88,3 +88,24 @@ def test_calls_while_runs_are_in_flight(comm, executor):
                 assert (x == p).all()
             plan.wait()
             case.compare(result(), case.name)
+
+
+@pytest.mark.ranks(2, 3, 5, every_mpi=True)
+def test_an_op_of_ones_own_again_and_again(comm):
+    # Some ranks of a tree do not sum up: they must not keep plans that the others do not keep.
+    longest = collectives.Op("LONGEST", lambda xp, a, b, out: xp.maximum(a, b, out=out))
+    p, r = comm.size, comm.rank
+    for k in range(3):
+        for algorithm in ("auto", "linear"):
+            x = np.full(2, float(r + k))
+            collectives.reduce(x, None, longest, comm=comm, algorithm=algorithm)
+            assert r or (x == p - 1 + k).all()
+            x = np.full(2, float(r + k))
+            collectives.allreduce(x, op=longest, comm=comm, algorithm=algorithm)
+            assert (x == p - 1 + k).all()
+            x = np.arange(p, dtype=np.float64) * k + r
+            collectives.reduce_scatter(x, op=longest, comm=comm, algorithm=algorithm)
+            assert x[r] == r * k + p - 1
+        with collectives.plan_reduce(x, longest, comm=comm) as plan:
+            assert plan.executor == "python"
+        collectives.barrier(comm=comm)
