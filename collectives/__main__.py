@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from importlib import metadata
 
 from collectives.commands import bench, draw, explain, run, simulate, tune, verify
 from collectives.commands import list as list_
@@ -57,7 +58,7 @@ python -m collectives draw rabenseifner --ranks 4 --text""",
 python -m collectives bench allreduce --ranks 2 --bytes 8:64M
 python -m collectives bench allreduce ring --ranks 4 --bytes 8,1K,64K,1M --json r.json
 python -m collectives bench allreduce --executor all --placement all --algorithm auto --plot r.svg
-python -m collectives bench all --bytes 1K,1M --algorithm auto --mode all --compare native,gloo
+python -m collectives bench all --bytes 1K,1M --algorithm auto --mode all --compare library,gloo
 python -m collectives bench --suite standard
 srun -N 2 --ntasks-per-node 4 python -m collectives bench bcast --bytes 1M""",
     ),
@@ -94,7 +95,7 @@ _EXAMPLE = """\
 an example:
   python -m collectives draw ring --ranks 4 --text
 
-'python -m collectives COMMAND --help' shows options and examples."""
+'python -m collectives COMMAND --help' shows options and examples; so does 'help COMMAND'."""
 
 _NOBODY_READS = 141
 """The exit code where the reader of the output has gone: that of a program which SIGPIPE ends."""
@@ -120,6 +121,7 @@ def _run(words: list[str]) -> int:
         description="MPI collectives as schedules: list, prove, simulate, draw and time them.",
         epilog=_EXAMPLE,
     )
+    parser.add_argument("--version", action="version", version=f"collectives {_version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     parsers = {}
     for name, (module, summary, examples) in COMMANDS.items():
@@ -132,14 +134,17 @@ def _run(words: list[str]) -> int:
             allow_abbrev=name != "run",  # options of a program that is run are not ours
         )
         module.add(parsers[name])
-    if not words:
-        parser.print_help()
-        return 0
-    if not words[0].startswith("-") and words[0] not in COMMANDS:
+    helped = words[:1] == ["help"]
+    if helped:
+        words = words[1:]
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         known = [*COMMANDS]
         parser.error(
             f"no command {words[0]!r}{nearest(words[0], known)}; there are: {', '.join(known)}"
         )
+    if helped or not words:
+        parsers.get(words[0] if words else "", parser).print_help()
+        return 0
     args, others = parser.parse_known_args(words)
     if args.command is None:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
@@ -158,6 +163,13 @@ def _run(words: list[str]) -> int:
     except (UsageError, ArgumentTypeError) as error:
         parsers[args.command].error(str(error))
     return code
+
+
+def _version() -> str:
+    try:
+        return metadata.version("hpcdl")
+    except metadata.PackageNotFoundError:
+        return "of a checkout that is not installed"
 
 
 if __name__ == "__main__":

@@ -33,7 +33,11 @@ def run_command(argv: Sequence[str]) -> int:
     try:
         with redirect_stdout(output):
             try:
-                args = _parser().parse_args(argv)
+                parser = _parser()
+                if not argv:
+                    parser.print_help()
+                    return 0
+                args = parser.parse_args(argv)
                 return int(args.command(args))
             finally:
                 output.flush()

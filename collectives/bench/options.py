@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from collectives.bench import limits
@@ -16,7 +18,9 @@ from collectives.bench.settings import (
     LEAST,
     MODES,
     MOST,
+    NATIVE,
     PLACEMENTS,
+    SHARED,
     UNEVEN,
     Settings,
 )
@@ -37,6 +41,7 @@ from collectives.table_reader import TableError
 ALL = "all"
 SUITES = ("standard",)
 SIZES = "8:64M"
+_NONE: Mapping[str, str] = MappingProxyType({})
 _FIXED = ("executor", "placement", "mode", "dtype", "op")
 
 
@@ -85,9 +90,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--compare",
-        type=_some(COMPARED),
+        type=_some(COMPARED, spellings={"native": "library"}),
         metavar="NAMES",
-        help="also keep rows of the library's own calls (native), and of Gloo (gloo; needs torch)",
+        help="also keep rows of the MPI library's own calls (library; native is another spelling, "
+        "and not the executor of that name), and of Gloo (gloo; needs torch)",
     )
     parser.add_argument(
         "--table",
@@ -141,6 +147,17 @@ def suite_settings(args: argparse.Namespace) -> list[Settings]:
     ]
 
 
+def check_executors(args: argparse.Namespace) -> None:
+    """Check that one of the executors that are asked for can be had on this machine.
+
+    Raises:
+        UsageError: all of them need numba, which is not installed.
+    """
+    asked = args.executor
+    if asked and set(asked) <= {NATIVE, SHARED} and importlib.util.find_spec("numba") is None:
+        raise UsageError(f"--executor {','.join(asked)}: needs numba (pip install 'hpcdl[native]')")
+
+
 def all_settings(args: argparse.Namespace) -> list[Settings]:
     """Return what to time: for each collective that is named.
 
@@ -159,18 +176,24 @@ def all_settings(args: argparse.Namespace) -> list[Settings]:
     for spec in algorithms or ():
         name = spec.partition(":")[0]
         if name not in there:
-            raise UsageError(
-                f"no algorithm {name!r}{named.nearest(name, there)}; there are: {', '.join(there)}"
-            )
+            raise UsageError(named.unknown(name, [c for c, _ in wanted], there))
     found = [_settings(args, algorithms, *pair) for pair in wanted]
     return [s for s in found if s is not None]
 
 
-def _some(known: Sequence[str], *other: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a function that reads a list of names; "all" gives all that are known."""
+def _some(
+    known: Sequence[str], *other: str, spellings: Mapping[str, str] = _NONE
+) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that reads a list of names; "all" gives all that are known.
+
+    Args:
+        known: the names.
+        *other: names that "all" does not stand for.
+        spellings: other spellings of some names.
+    """
 
     def read(text: str) -> tuple[str, ...]:
-        found = tuple(dict.fromkeys(names(text)))
+        found = tuple(dict.fromkeys(spellings.get(name, name) for name in names(text)))
         for name in found:
             if name not in (*known, *other, ALL):
                 raise argparse.ArgumentTypeError(

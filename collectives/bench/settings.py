@@ -40,7 +40,7 @@ a thread of its own."""
 OVERLAPS = MODES[3:]
 """Those with a computation."""
 
-COMPARED = ("native", "gloo")
+COMPARED = ("library", "gloo")
 """What may have rows of its own: the MPI library's calls, and the Gloo library through PyTorch."""
 
 UNEVEN = ("allgather", "alltoall", "gather", "scatter")

@@ -42,7 +42,7 @@ def rows(
     settings: Settings, mpi: str, ranks: int, nbytes: int, timings: Sequence[Timing]
 ) -> list[Row]:
     """Return a row for each of our ways among the timings, and for what is to be compared."""
-    shown = {LIBRARY: "native" in settings.compare, GLOO: True, MEMORY: False}
+    shown = {LIBRARY: LIBRARY in settings.compare, GLOO: True, MEMORY: False}
     found = []
     for t in timings:
         if not shown.get(t.label.executor, True):

@@ -113,7 +113,7 @@ def find_algorithms(
     for spec in algorithms:
         name = spec.partition(":")[0]
         if name not in known:
-            raise UsageError(_unknown(name, homes, known))
+            raise UsageError(unknown(name, homes, known))
         try:
             found += [REGISTRY.get(a.collective, spec) for a in among if a.name == name]
         except ValueError as error:
@@ -156,10 +156,11 @@ def one_algorithm(spec: str, collective: str | None) -> Algorithm:
     return find_algorithms([found[0].collective.name], [spec])[0]
 
 
-def _unknown(name: str, homes: Sequence[Collective], known: Sequence[str]) -> str:
+def unknown(name: str, homes: Sequence[Collective], known: Sequence[str]) -> str:
+    """Return what to say of an algorithm that these collectives do not have, but perhaps others."""
     text = f"no algorithm {name!r}"
     if len(homes) == 1:
         text += f" of {homes[0].name}"
     text += f"{nearest(name, known)}; there are: {', '.join(known)}"
-    others = [a.collective.name for a in REGISTRY.all() if a.name == name]
+    others = [c.name for c in COLLECTIVES.values() if name in REGISTRY.names(c)]
     return f"{text}; {name} is one of {', '.join(others)}" if others else text

@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import metadata
 from xml.etree import ElementTree
 
 import pytest
@@ -180,6 +181,17 @@ def test_no_words_give_an_overview(capsys):
     assert "python -m collectives draw ring" in said
 
 
+def test_help_and_version(capsys):
+    assert cli.main(["help"]) == 0
+    assert "python -m collectives draw ring" in capsys.readouterr().out
+    assert cli.main(["help", "draw"]) == 0
+    assert capsys.readouterr().out.startswith("usage: python -m collectives draw ")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"collectives {metadata.version('hpcdl')}\n"
+
+
 @pytest.mark.parametrize("words", ["list", "list --help", "verify -n 1:4", "explain bcast -n 4"])
 def test_a_closed_pipe_ends_a_command_quietly(words):
     words = [*words.split(), *(["--bytes", "8"] if words.startswith("explain") else [])]
@@ -330,7 +342,10 @@ def test_draw_with_tunables(capsys):
         ("bench allreduce --ranks 1000000 --sizes 8", "is too many ranks; the most is 4096"),
         ("bench allreduce --ranks 3 --started 2", "--ranks 3: 2 ranks were started"),
         ("bench allreduc", "no collective or algorithm 'allreduc' (did you mean allreduce?)"),
-        ("bench bcast --algorithm ring", "no algorithm 'ring'; there are: binomial, chain"),
+        ("bench bcast --algorithm ring", "no algorithm 'ring' of bcast; there are: binomial, "),
+        ("bench bcast --algorithm auto,ring", "ring is one of allreduce, reduce_scatter, allgathe"),
+        ("bench bcast --compare nccl", "'nccl': there are library, gloo, all"),
+        ("help lst", "no command 'lst' (did you mean list?)"),
         ("bench binomial", "binomial is an algorithm of reduce, bcast,"),
         ("bench ring allreduc", "'allreduc' (did you mean allreduce?)"),
         ("draw chain:segments=0 --text", "segments=0: needs at least 1"),
