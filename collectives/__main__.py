@@ -8,6 +8,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from importlib import metadata
 
+from collectives.collective import COLLECTIVES
 from collectives.commands import bench, draw, explain, run, simulate, tune, verify
 from collectives.commands import list as list_
 from collectives.commands.arguments import Parser, UsageError
@@ -154,7 +155,12 @@ def _run(words: list[str]) -> int:
         unknown = next((word for word in others if word.startswith("-")), others[0])
         options = [*parsers[args.command]._option_string_actions]
         meant = nearest(unknown.partition("=")[0], options)
-        parsers[args.command].error(f"unrecognized arguments: {' '.join(others)}{meant}")
+        if unknown in COLLECTIVES and "--collective" in options:
+            meant = f" (did you mean --collective {unknown}?)"
+        known = f"'python -m collectives {args.command} --help' shows what there is"
+        parsers[args.command].error(
+            f"unrecognized arguments: {' '.join(others)}{meant or f'; {known}'}"
+        )
     args.argv = words
     try:
         if named:

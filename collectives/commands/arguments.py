@@ -41,6 +41,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the program with exit code 2 and one line."""
+        # What argparse says of an option without its value, or with one that it does not take,
+        # does not tell what is allowed.
+        message = message.replace("ignored explicit argument", "takes no value, and has")
+        option = re.fullmatch(r"argument (?:\S*/)?(\S+): expected one argument", message)
+        action = self._option_string_actions.get(option[1]) if option else None
+        if action is not None:
+            message = message.replace("expected one argument", f"needs a value: {action.help}")
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 

@@ -278,7 +278,11 @@ def test_draw_with_tunables(capsys):
         ("lst", "no command 'lst' (did you mean list?); there are: list, verify, simulate,"),
         ("xyzzy", "no command 'xyzzy'; there are: list,"),
         ("--flag", "unrecognized arguments: --flag"),
-        ("draw ring --flag 3", "unrecognized arguments: --flag 3"),
+        ("draw ring --flag 3", "unrecognized arguments: --flag 3; 'python -m collectives draw -"),
+        ("tune allreduce -o x", "arguments: allreduce (did you mean --collective allreduce?)"),
+        ("simulate ring -n 2 --bytes", "--bytes: needs a value: buffer of a rank: 8, 64K, 100M"),
+        ("simulate ring --bytes 8 -n", "-n/--ranks: needs a value: at most 2000000"),
+        ("draw ring --text=3", "argument --text: takes no value, and has '3'"),
         (
             "list --collective allreduc",
             "'allreduc' (did you mean allreduce?); there are: allreduce",
