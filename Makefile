@@ -41,7 +41,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml $(VENV)/.made
-	$(PIP) --editable '.[$(if $(filter system,$(MPI)),,$(MPI),)plot]'
+	$(PIP) --editable '.[$(if $(filter system,$(MPI)),,$(MPI),)native,plot]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.made

@@ -16,6 +16,9 @@ from hpcdl.loop import Hook, Run
 class Progress(Hook):
     """Show how training goes on; rank 0 writes.
 
+    Rate, share of communication and the time left are those of the steps since the line before. The
+    first step, which compiles, counts only where nothing else is known yet.
+
     Args:
         every: steps between two lines (or two refreshments of the live line).
         live: rewrite one line in place.
@@ -33,25 +36,30 @@ class Progress(Hook):
         self._every, self._live = every, live
         self._stream = stream or sys.stdout
         self._columns = columns
-        self._began = (0.0, 0)
+        self._since = (0.0, 0, 0.0)
+        self._first = 0
         self._width = 0
 
     def start(self, run: Run) -> None:
         """Remember when and where the run began."""
-        self._began = (time.perf_counter(), run.step)
+        self._first = run.step + 1
+        self._since = self._now(run)
 
     def after_step(self, run: Run) -> None:
         """Write a line every few steps."""
         in_epoch = run.step % run.data.steps_per_epoch
-        if in_epoch == 0 or run.step % self._every:
+        shown = in_epoch != 0 and run.step % self._every == 0
+        before = self._since
+        if shown or run.step == self._first:
+            self._since = self._now(run)
+        if not shown:
             return
-        mine = np.array([*run.tally, run.traffic.seconds + run.layer_traffic.seconds])
+        mine = np.array([*run.tally, self._since[2] - before[2]])
         loss, correct, samples, communication = allreduce(mine, comm=run.comm).tolist()
         if run.comm.Get_rank() != 0:
             return
-        seconds = time.perf_counter() - self._began[0]
-        steps = run.step - self._began[1]
-        rate = steps / max(seconds, 1e-9)
+        seconds = self._since[0] - before[0]
+        rate = (run.step - before[1]) / max(seconds, 1e-9)
         share = communication / run.comm.Get_size() / max(seconds, 1e-9)
         epochs = -(-run.steps // run.data.steps_per_epoch)
         text = (
@@ -61,6 +69,11 @@ class Progress(Hook):
             f"comm {100 * share:.0f} % left {clock((run.steps - run.step) / max(rate, 1e-9))}"
         )
         self._write(text, keep=not self._live)
+
+    def _now(self, run: Run) -> tuple[float, int, float]:
+        """Return the time in seconds, the steps done, and this rank's seconds of communication."""
+        communication = run.traffic.seconds + run.layer_traffic.seconds
+        return time.perf_counter(), run.step, communication
 
     def epoch(self, line: dict[str, Any]) -> None:
         """Write the line of an epoch: a listener of `hpcdl.hooks.Metrics`."""
