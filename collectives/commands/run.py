@@ -202,13 +202,15 @@ def _from_program(trace: TracebackType | None) -> TracebackType | None:
 def _print_report(comm: MPI.Comm, rank: int, report: Report, table: Table | None) -> None:
     from mpi4py import MPI
 
+    from collectives.bench.pin import has_own_cores
     from collectives.intracomm.report_text import report_text
 
     if MPI.Is_finalized():
         if rank == 0:
             print("no report: the program has ended MPI itself", file=sys.stderr)
         return
+    own_cores = has_own_cores(comm)
     found = report.gather(comm)
     if found is not None:
         sys.stdout.flush()
-        print(report_text(found, table), end="", flush=True)
+        print(report_text(found, table, own_cores=own_cores), end="", flush=True)

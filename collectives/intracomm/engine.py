@@ -21,7 +21,9 @@ from collectives.executors.shared import SharedPlan, check_shared
 from collectives.intracomm import reduce
 from collectives.intracomm.agree import agreed
 from collectives.intracomm.alone import Alone
+from collectives.intracomm.counted import CountedPersistent, CountedRequest, Waited
 from collectives.intracomm.lane import Lane
+from collectives.intracomm.length import length
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.quick import Quick
 from collectives.intracomm.quicker import quicker
@@ -150,31 +152,34 @@ class Engine:
                 way = BY_LIBRARY
             else:
                 way = Way(*self._do(collective, work))
+        seconds = perf_counter() - begin
         if tally is not None:
-            tally.add(perf_counter() - begin, way, None if work is None else self._shape(work))
+            tally.add(seconds, way, self._shape(collective, name, args))
 
     def start(
         self, collective: str, read: Reader, library: Callable[..., MPI.Request], *args: Any
     ) -> MPI.Request:
         """Begin a collective; args as for `run`. Nothing here waits for other ranks."""
-        report = self._settings.report
+        report, name = self._settings.report, library.__name__
         tally, begin = None if report is None else report.tally(), perf_counter()
         work = None
         if self._progress.able and self._wanted[collective] not in OPEN:
             work, _ = self._read(collective, read, args)
         if work is None:
             made = library(*args)
-            if tally is not None:
-                tally.add(perf_counter() - begin, BY_LIBRARY, None)
-            return made
+            seconds = perf_counter() - begin
+            if tally is None:
+                return made
+            shape = self._shape(collective, name, args)
+            return CountedRequest(made, tally.add(seconds, BY_LIBRARY, shape))
         plan, running, handle_tag = self._prepare(collective, work, once=True)
         handle = self.family.alone.open_handle(handle_tag)
         running.begin()
+        seconds, waited = perf_counter() - begin, None
         if tally is not None:
             way = Way(plan.algorithm, plan.executor)
-            tally.add(perf_counter() - begin, way, self._shape(work))
-        limit = partial(self._limit, library.__name__)
-        return NonBlocking(handle, running, self._progress, tally, limit)
+            waited = tally.add(seconds, way, self._shape(collective, name, args))
+        return NonBlocking(handle, running, self._progress, waited, partial(self._limit, name))
 
     def persist(
         self,
@@ -186,30 +191,30 @@ class Engine:
     ) -> MPI.Prequest:
         """Make a persistent collective; args as for `run`."""
         work = None
-        name = library.__name__
+        report, name = self._settings.report, library.__name__
+        tally = None if report is None else report.tally()
         with self._limit(name):
             if self._progress.able and self._wanted[collective] not in OPEN:
                 work, _ = self._compared(collective, name, read, args)
             if work is None:
-                return library(*args, info)
-            report = self._settings.report
-            tally = None if report is None else report.tally()
-            plan, running, handle_tag = self._prepare(collective, work, once=False)
-        way, shape = Way(plan.algorithm, plan.executor), self._shape(work)
-
-        def count(seconds: float) -> None:
-            if tally is not None:  # a call is a start
-                tally.add(seconds, way, shape)
-
+                made, way = library(*args, info), BY_LIBRARY
+            else:
+                plan, running, handle_tag = self._prepare(collective, work, once=False)
+                way = Way(plan.algorithm, plan.executor)
+        count: Callable[[float], Waited] | None = None
+        if tally is not None:  # a call is a start
+            shape = self._shape(collective, name, args)
+            count = partial(tally.add, way=way, shape=shape)
+        if work is None:
+            return made if count is None else CountedPersistent(made, count)
         alone = self.family.alone
         return Persistent(
             alone.persistent_handle(handle_tag),
             running,
             self._progress,
             partial(alone.is_open, handle_tag),
-            tally,
-            partial(self._limit, name),
             count,
+            partial(self._limit, name),
         )
 
     def _prepare(self, collective: str, work: Work, *, once: bool) -> tuple[Plan, Running, int]:
@@ -326,8 +331,9 @@ class Engine:
             copy()
         return way
 
-    def _shape(self, work: Work) -> Shape:
-        return Shape(work.job.collective.name, self._here.size, int(work.job.nbytes))
+    def _shape(self, collective: str, name: str, args: tuple[Any, ...]) -> Shape | None:
+        nbytes = length(name, self._here.rank, self._here.size, args)
+        return None if nbytes is None else Shape(collective, self._here.size, nbytes)
 
     def _options(self, collective: str, work: Work) -> Options:
         executor = self._settings.executor

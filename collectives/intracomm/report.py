@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from mpi4py import MPI
+
+from collectives.intracomm.counted import Waited
 
 
 class Site(NamedTuple):
@@ -31,7 +34,7 @@ class Shape(NamedTuple):
     Attributes:
         collective: its name.
         ranks: how many take part.
-        nbytes: length of the buffer of a rank.
+        nbytes: length of the buffer of a rank (see `collectives.intracomm.length`).
     """
 
     collective: str
@@ -50,47 +53,44 @@ class Way(NamedTuple):
 class Tally:
     """What was counted at one place, on one rank or on all.
 
+    The first call of each shape makes a plan, and may compile code, so it tells nothing about the
+    others: what each of them took is counted without it.
+
     Attributes:
         calls: how often.
         nbytes: length of the buffers, all calls together.
-        seconds: inside the calls, and in the waits of our own requests for them.
-        firsts: how many of the calls were the first of their kind here: such a call makes a plan,
-            and may compile code, so it tells nothing about the others.
-        later: seconds of all calls but those.
+        seconds: inside the calls, and in the waits and tests of their requests.
         ways: what did them -> how often.
-        shapes: what was to be done -> how often; where the library did it that is not known.
+        shapes: what was to be done -> how often; None where the arguments could not be read.
+        later: what was to be done -> seconds of all calls of it but the first.
     """
 
     calls: int = 0
     nbytes: int = 0
     seconds: float = 0.0
-    firsts: int = 0
-    later: float = 0.0
     ways: Counter[Way] = field(default_factory=Counter)
-    shapes: Counter[Shape] = field(default_factory=Counter)
+    shapes: Counter[Shape | None] = field(default_factory=Counter)
+    later: dict[Shape | None, float] = field(default_factory=dict)
 
-    def add(self, seconds: float, way: Way, shape: Shape | None) -> None:
-        """Count a call."""
-        first = self.shapes[shape] == 0 if shape is not None else self.calls == 0
+    def add(self, seconds: float, way: Way, shape: Shape | None) -> Waited:
+        """Count a call; return what counts the seconds of a wait for it."""
         self.calls += 1
-        self.firsts += first
-        self.seconds += seconds
-        self.later += 0.0 if first else seconds
+        self.nbytes += 0 if shape is None else shape.nbytes
         self.ways[way] += 1
-        if shape is not None:
-            self.nbytes += shape.nbytes
-            self.shapes[shape] += 1
+        self.shapes[shape] += 1
+        waited = partial(self._took, shape, self.shapes[shape] == 1)
+        waited(seconds)
+        return waited
 
-    def wait(self, seconds: float) -> None:
-        """Count what the last call took until it was waited for."""
+    def _took(self, shape: Shape | None, first: bool, seconds: float) -> None:
         self.seconds += seconds
-        self.later += seconds if self.calls > self.firsts else 0.0
+        if not first:
+            self.later[shape] = self.later.get(shape, 0.0) + seconds
 
-    @property
-    def each(self) -> float | None:
-        """Seconds of a call, in the mean of all but the first ones; None where there are none."""
-        others = self.calls - self.firsts
-        return self.later / others if others > 0 else None
+    def each(self, shape: Shape | None) -> float | None:
+        """Seconds of a call of a shape, in the mean of all but the first; None: there was one."""
+        others = self.shapes[shape] - 1
+        return self.later.get(shape, 0.0) / others if others > 0 else None
 
 
 class Report:
@@ -119,7 +119,8 @@ class Report:
     def gather(self, comm: MPI.Comm) -> dict[Site, Tally] | None:
         """Return the counts of all ranks, at rank 0; None on the others. Collective.
 
-        Calls, bytes and seconds are those of the rank that has most of each.
+        Calls, bytes and seconds are those of the rank that has most of each; shapes are those of
+        the rank that has most bytes, as only the root of a Gatherv knows how long it is.
         """
         found = comm.gather(self.sites)
         return None if found is None else merged(found)
@@ -129,17 +130,23 @@ def _is_ours(module: str) -> bool:
     return module.startswith("collectives.intracomm")
 
 
-def merged(found: Iterable[dict[Site, Tally]]) -> dict[Site, Tally]:
-    """Join the counts of several ranks: of each number the largest."""
-    all_ranks: dict[Site, Tally] = {}
+def merged(found: Sequence[dict[Site, Tally]]) -> dict[Site, Tally]:
+    """Join the counts of several ranks, as `Report.gather` does."""
+    every: dict[Site, list[Tally]] = {}
     for sites in found:
         for site, tally in sites.items():
-            total = all_ranks.setdefault(site, Tally())
-            total.calls = max(total.calls, tally.calls)
-            total.nbytes = max(total.nbytes, tally.nbytes)
-            total.seconds = max(total.seconds, tally.seconds)
-            total.firsts = max(total.firsts, tally.firsts)
-            total.later = max(total.later, tally.later)
-            total.ways |= tally.ways
-            total.shapes |= tally.shapes
-    return all_ranks
+            every.setdefault(site, []).append(tally)
+    return {site: _joined(tallies) for site, tallies in every.items()}
+
+
+def _joined(tallies: Sequence[Tally]) -> Tally:
+    longest = max(tallies, key=lambda tally: tally.nbytes)
+    total = Tally(nbytes=longest.nbytes, shapes=longest.shapes)
+    for tally in tallies:
+        total.calls = max(total.calls, tally.calls)
+        total.seconds = max(total.seconds, tally.seconds)
+        total.ways |= tally.ways
+        for shape in longest.shapes:
+            took = max(total.later.get(shape, 0.0), tally.later.get(shape, 0.0))
+            total.later[shape] = took
+    return total

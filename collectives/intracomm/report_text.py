@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
-from collectives.collective import COLLECTIVES, Collective
+from collectives.collective import COLLECTIVES
 from collectives.intracomm.report import Shape, Site, Tally, Way
-from collectives.model import Model
 from collectives.registry import REGISTRY
 from collectives.select import models_of, predicted
-from collectives.table import Section, Table
-from collectives.table import Way as TableWay
-from collectives.topology import Topology
-from collectives.units import time_text
+from collectives.table import Table
+from collectives.units import count_text, time_text
 
 OTHERS = 3
 """So many different times of other algorithms are shown: the shortest."""
+
+SHAPES = 3
+"""So many lengths of one place are shown: those that took most time."""
 
 NAMES = 3
 """So many algorithms of one time are named."""
@@ -33,32 +31,39 @@ class Price(NamedTuple):
 
     Attributes:
         way: algorithm and executor.
-        seconds: of a call, in the mean of all calls.
+        seconds: of a call.
     """
 
     way: Way
     seconds: float
 
 
-def report_text(sites: Mapping[Site, Tally], table: Table | None = None) -> str:
+def report_text(
+    sites: Mapping[Site, Tally], table: Table | None = None, *, own_cores: bool = True
+) -> str:
     """Return the counts for people to read, the slowest place first.
 
     Args:
         sites: the counts of all ranks (see `collectives.intracomm.report.Report.gather`).
         table: what was measured, and whose models predict; None: the models that
             `collectives.select` has.
+        own_cores: each rank has a core, as the models suppose.
     """
     if not sites:
         return "No collective on buffers was called.\n"
     models = "those of the table" if table is not None else "rough ones; 'tune' makes your own"
     lines = [
-        "Collectives on buffers: calls, bytes and time of the rank that has most of each. Waiting",
-        "for ranks that come late counts. The first call of a length, which makes a plan and may",
-        "compile code, is left out of what each took. 'model' is what the models of messages say",
-        f"({models}), not a measurement.",
-        "",
-        f"{'time':>12} {'calls':>8} {'bytes':>14}  where",
+        "Collectives on buffers: calls, bytes and time, each of the rank that has most of it.",
+        "bytes: length of the longer buffer of a rank, all calls together.",
+        "time: in the calls, and in Wait and Test of their requests, whoever does them; with what",
+        "they wait for ranks that come late. A call of a persistent form is a Start. Waitall and",
+        "its like cannot be seen, nor a Startall of what is the library's.",
+        "each: without the first call of a length, which makes a plan and may compile code.",
+        f"model: what the models of messages say ({models}), not a measurement.",
     ]
+    if not own_cores:
+        lines.append("There are more ranks than cores, of which the models know nothing.")
+    lines += ["", f"{'time':>12} {'calls':>8} {'bytes':>14}  where"]
     for site, tally in sorted(sites.items(), key=lambda item: -item[1].seconds):
         where = f"{_short(site.file)}:{site.line} {site.call}"
         lines.append(f"{_time(tally.seconds):>12} {tally.calls:>8} {tally.nbytes:>14}  {where}")
@@ -67,76 +72,77 @@ def report_text(sites: Mapping[Site, Tally], table: Table | None = None) -> str:
 
 
 def _details(tally: Tally, table: Table | None) -> list[str]:
-    done = ", ".join(f"{_named(way)} x{n}" for way, n in tally.ways.most_common())
-    each = tally.each
-    took = "" if each is None else f": {_time(each)} each"
-    lines = [f"done by {done}{took}"]
-    measured = [] if table is None else measurements(tally.shapes, table)
-    if measured:
-        lines.append(f"table: {_shown(measured)}")
-    else:
-        prices = predictions(tally.shapes, table)
-        if prices:
-            by_memory = any(way.executor == "shared" for way in tally.ways)
-            note = " (by messages; shared memory has no model)" if by_memory else ""
-            lines.append(f"model: {_shown(prices)}{note}")
+    if not tally.calls:
+        return ["no Start was seen"]
+    done = "done by " + ", ".join(f"{_named(way)} x{n}" for way, n in tally.ways.most_common())
+    by_memory = any(way.executor == "shared" for way in tally.ways)
+    shapes = sorted(tally.shapes, key=lambda shape: -tally.later.get(shape, 0.0))
+    if len(shapes) == 1:
+        each = tally.each(shapes[0])
+        took = "" if each is None else f": {_time(each)} each"
+        return [f"{done}{took}", *_others(shapes[0], by_memory, table)]
+    lines = [done]
+    for shape in shapes[:SHAPES]:
+        each = tally.each(shape)
+        took = "" if each is None else f": {_time(each)} each"
+        lines.append(f"{_shape_text(shape, shapes)} x{tally.shapes[shape]}{took}")
+        lines += [f"  {line}" for line in _others(shape, by_memory, table)]
+    if len(shapes) > SHAPES:
+        lines.append(f"and {count_text(len(shapes) - SHAPES, 'other length')}")
     return lines
 
 
-def predictions(shapes: Counter[Shape], table: Table | None = None) -> list[Price]:
-    """Return the algorithms that could have done all calls, the fastest first.
+def _shape_text(shape: Shape | None, among: Sequence[Shape | None]) -> str:
+    if shape is None:
+        return "arguments that cannot be read here"
+    ranks = {other.ranks for other in among if other is not None}
+    on = f" on {count_text(shape.ranks, 'rank')}" if len(ranks) > 1 else ""
+    return f"{count_text(shape.nbytes, 'byte')}{on}"
+
+
+def _others(shape: Shape | None, by_memory: bool, table: Table | None) -> list[str]:
+    """Return a line that tells what other ways would have taken, if that is known."""
+    if shape is None:
+        return []
+    if shape.ranks == 1:
+        return ["one rank alone: there is nothing to send"]
+    measured = [] if table is None else measurements(shape, table)
+    if measured:
+        return [f"table: {_shown(measured)}"]
+    note = " (by messages; shared memory has no model)" if by_memory else ""
+    return [f"model: {_shown(predictions(shape, table))}{note}"]
+
+
+def predictions(shape: Shape, table: Table | None = None) -> list[Price]:
+    """Return the algorithms that could have done a call, the fastest first.
 
     The price is that of `collectives.select.predicted`, on the executor on which that is cheapest.
     """
-    name = _one_collective(shapes)
-    if name is None:
-        return []
-    collective = COLLECTIVES[name]
+    collective = COLLECTIVES[shape.collective]
+    models = models_of(("native", "python"), None, table)
     found = []
     for algorithm in REGISTRY.names(collective):
         prices = [
             Price(
                 Way(algorithm, executor),
-                _mean(shapes, partial(_predicted, collective, algorithm, model)),
+                predicted(collective, algorithm, shape.ranks, shape.nbytes, model),
             )
-            for executor, model in models_of(("native", "python"), None, table)
+            for executor, model in models
         ]
         found.append(min(prices, key=lambda price: price.seconds))
     return sorted(found, key=lambda price: price.seconds)
 
 
-def measurements(shapes: Counter[Shape], table: Table) -> list[Price]:
-    """Return the ways that the table has for all calls, the fastest first.
+def measurements(shape: Shape, table: Table) -> list[Price]:
+    """Return the ways that the table has for a call, the fastest first.
 
     They were measured on private buffers of four-byte elements, or what is most like them.
     """
-    name = _one_collective(shapes)
-    found = [] if name is None else [table.find(name, s.ranks, "private", 4) for s in shapes]
-    sections = {section.ranks: section for section in found if section is not None}
-    if not found or None in found:
+    section = table.find(shape.collective, shape.ranks, "private", 4)
+    if section is None:
         return []
-    ways = set.intersection(*(set(section.seconds) for section in sections.values()))
-    prices = [Price(Way(*way), _mean(shapes, partial(_measured, sections, way))) for way in ways]
+    prices = [Price(Way(*way), section.measured(way, shape.nbytes)) for way in section.seconds]
     return sorted(prices, key=lambda price: (price.seconds, price.way))
-
-
-def _one_collective(shapes: Counter[Shape]) -> str | None:
-    names = {shape.collective for shape in shapes}
-    return names.pop() if len(names) == 1 else None
-
-
-def _mean(shapes: Counter[Shape], seconds: Callable[[Shape], float]) -> float:
-    return sum(n * seconds(s) for s, n in shapes.items()) / shapes.total()
-
-
-def _predicted(
-    collective: Collective, algorithm: str, model: Model | Topology, shape: Shape
-) -> float:
-    return predicted(collective, algorithm, shape.ranks, shape.nbytes, model)
-
-
-def _measured(sections: Mapping[int, Section], way: TableWay, shape: Shape) -> float:
-    return sections[shape.ranks].measured(way, shape.nbytes)
 
 
 def _shown(prices: Sequence[Price]) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mpi4py import MPI
 
+from collectives.intracomm.counted import Waited
 from collectives.intracomm.progress import Progress
-from collectives.intracomm.report import Tally
 from collectives.intracomm.running import Running
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Waiting(_Request):
 
     _running: Running
     _progress: Progress
-    _tally: Tally | None
+    _waited: Waited | None
     _limit: Callable[[], AbstractContextManager[None]]
 
     def __new__(cls, handle: MPI.Request, *args: Any) -> Any:
@@ -45,16 +45,19 @@ class _Waiting(_Request):
         with self._limit():
             self._progress.wait_for(self._running)
         super().Wait(status)
-        if self._tally is not None:
-            self._tally.wait(perf_counter() - begin)
+        if self._waited is not None:
+            self._waited(perf_counter() - begin)
         self._running.raise_error()
         return True
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished."""
+        begin = perf_counter()
         self._progress.go_on()
         self._running.help_others()
         done = super().Test(status)
+        if self._waited is not None:
+            self._waited(perf_counter() - begin)
         self._running.raise_error()
         return done
 
@@ -85,11 +88,11 @@ class NonBlocking(_Waiting, MPI.Request):
         handle: MPI.Request,
         running: Running,
         progress: Progress,
-        tally: Tally | None,
+        waited: Waited | None,
         limit: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._running, self._progress = running, progress
-        self._tally, self._limit = tally, limit
+        self._waited, self._limit = waited, limit
 
 
 class Persistent(_Waiting, MPI.Prequest):
@@ -100,9 +103,8 @@ class Persistent(_Waiting, MPI.Prequest):
         running: a run of it.
         progress: looks after it.
         is_started: tells whether the handle is started and not complete.
-        tally: counts the seconds of waits.
+        count: called with the seconds of each start; returns what takes those of waits for it.
         limit: a context for waits.
-        count: called with the seconds of each start.
 
     Attributes:
         lock: held by whoever starts it, or begins a run that the library has started.
@@ -114,13 +116,12 @@ class Persistent(_Waiting, MPI.Prequest):
         running: Running,
         progress: Progress,
         is_started: Callable[[], bool],
-        tally: Tally | None,
+        count: Callable[[float], Waited] | None,
         limit: Callable[[], AbstractContextManager[None]],
-        count: Callable[[float], None],
     ) -> None:
         self._running, self._progress = running, progress
-        self._is_started, self._tally, self._count = is_started, tally, count
-        self._limit = limit
+        self._is_started, self._count, self._limit = is_started, count, limit
+        self._waited: Waited | None = None
         self.lock = threading.Lock()
         progress.watch(self)
 
@@ -145,8 +146,8 @@ class Persistent(_Waiting, MPI.Prequest):
     def _begin_if(self, wanted: Callable[[], bool]) -> bool:
         begin = perf_counter()
         begun = self._running.begin_if(wanted)
-        if begun:
-            self._count(perf_counter() - begin)
+        if begun and self._count is not None:
+            self._waited = self._count(perf_counter() - begin)
         return begun
 
     def Free(self) -> None:

@@ -42,21 +42,26 @@ def test_the_first_call_of_each_length_is_counted_apart():
         (1e-3, RING, SHORT),
         (7.0, RING, LONG),
         (3e-3, RING, LONG),
-        (2e-3, RING, SHORT),
     )
-    tally.wait(3e-3)  # for the last one, which had only begun
-    assert (tally.calls, tally.firsts) == (5, 2)
-    assert tally.seconds == pytest.approx(12.009)
-    assert tally.each == pytest.approx(9e-3 / 3)
+    waited = tally.add(2e-3, RING, SHORT)
+    waited(4e-3)  # for this call, which had only begun
+    assert (tally.calls, tally.nbytes) == (5, 3 * 1024 + 2 * (1 << 20))
+    assert tally.seconds == pytest.approx(12.010)
+    assert tally.each(SHORT) == pytest.approx((1e-3 + 6e-3) / 2)
+    assert tally.each(LONG) == pytest.approx(3e-3)
 
 
-def test_what_the_library_did_has_a_first_call_too():
-    tally = counted((1.0, LIBRARY, None), (0.25, LIBRARY, None))
-    assert tally.each == 0.25
-    assert counted((1.0, LIBRARY, None)).each is None
-    alone = counted((1.0, LIBRARY, None))
-    alone.wait(2.0)
-    assert (alone.seconds, alone.each) == (3.0, None)
+def test_a_wait_belongs_to_its_call():
+    tally = Tally()
+    first = tally.add(1.0, LIBRARY, SHORT)
+    second = tally.add(0.25, LIBRARY, SHORT)
+    first(8.0)
+    assert tally.each(SHORT) == 0.25
+    second(0.5)
+    assert (tally.seconds, tally.each(SHORT)) == (9.75, 0.75)
+    alone = Tally()
+    alone.add(1.0, LIBRARY, None)(2.0)
+    assert (alone.seconds, alone.nbytes, alone.each(None)) == (3.0, 0, None)
 
 
 def test_ranks_are_joined_by_the_largest_of_each_number():
@@ -64,8 +69,16 @@ def test_ranks_are_joined_by_the_largest_of_each_number():
     other = counted((1.0, RING, SHORT), (4e-3, RING, SHORT), (2e-3, RING, SHORT))
     joined = merged([{SITE: first}, {SITE: other}])[SITE]
     assert joined.seconds == pytest.approx(9.001)
-    assert joined.each == pytest.approx(3e-3)
-    assert joined.calls == 3
+    assert joined.each(SHORT) == pytest.approx(3e-3)
+    assert (joined.calls, joined.nbytes) == (3, 3 * 1024)
+
+
+def test_lengths_are_those_of_the_rank_that_knows_all():
+    part, whole = Shape("gather", 3, 8), Shape("gather", 3, 100)
+    joined = merged(
+        [{SITE: counted((1.0, RING, shape), (2.0, RING, shape))} for shape in (part, whole, part)]
+    )[SITE]
+    assert (dict(joined.shapes), joined.nbytes, joined.each(whole)) == ({whole: 2}, 200, 2.0)
 
 
 def test_the_text_of_a_schedule():
@@ -77,7 +90,7 @@ def test_the_text_of_a_schedule():
     groups = re.fullmatch(r"model: (.*?) \(native\) (\S+) us; .*", lines[-1].strip())
     assert float(groups[2]) == pytest.approx(1e6 * price, rel=0.01)
     assert "rough ones" in text
-    assert max(map(len, lines[:4])) <= 100
+    assert max(map(len, lines[:-3])) <= 100
 
 
 def test_the_text_of_what_shared_memory_did():
@@ -87,24 +100,56 @@ def test_the_text_of_what_shared_memory_did():
 
 
 def test_the_text_of_what_a_table_has():
-    text = report_text({SITE: counted((2.0, DIRECT, SHORT), (1e-3, DIRECT, LONG))}, made_table())
-    # Each in the mean of both lengths: (2 + 4) / 2 and (1 + 9) / 2.
-    assert text.endswith("table: ring (native) 3 us; direct (shared) 5 us\n")
+    text = report_text({SITE: counted((2.0, DIRECT, SHORT))}, made_table())
+    assert text.endswith("table: direct (shared) 1 us; ring (native) 2 us\n")
     other = Shape("allreduce", 3, 1024)
     assert "model: " in report_text({SITE: counted((2.0, DIRECT, other))}, made_table())
 
 
-def test_prices_are_means_of_the_calls():
-    calls = counted((1.0, RING, SHORT), (1.0, RING, SHORT), (1.0, RING, LONG))
-    found = {price.way.algorithm: price.seconds for price in predictions(calls.shapes)}
-    assert set(found) == set(REGISTRY.names(ALLREDUCE))
-    short, long = (
-        predicted(ALLREDUCE, "ring", 2, s.nbytes, MODELS["native"]) for s in (SHORT, LONG)
+def test_the_text_of_several_lengths():
+    shapes = [Shape("allreduce", 2, n) for n in (8, 1024, 16, 1 << 20)]
+    tally = counted(*((seconds, RING, s) for s in shapes for seconds in (1.0, s.nbytes * 1e-6)))
+    lines = [line.strip() for line in report_text({SITE: tally}).splitlines()[-8:]]
+    assert lines[0] == "done by ring (native) x8"
+    assert lines[1] == "1048576 bytes x2: 1.05 s each"
+    assert lines[3] == "1024 bytes x2: 1.02 ms each"
+    assert lines[5] == "16 bytes x2: 16 us each"
+    assert all(line.startswith("model: ") for line in lines[2:7:2])
+    assert lines[7] == "and 1 other length"
+    table = [
+        line.strip()
+        for line in report_text(
+            {SITE: counted((1.0, RING, SHORT), (1.0, RING, LONG))}, made_table()
+        ).splitlines()
+    ]
+    assert table[-4:] == [
+        "1024 bytes x1",
+        "table: direct (shared) 1 us; ring (native) 2 us",
+        "1048576 bytes x1",
+        "table: ring (native) 4 us; direct (shared) 9 us",
+    ]
+
+
+def test_the_text_where_there_is_nothing_to_predict():
+    alone = Shape("allreduce", 1, 1024)
+    assert report_text({SITE: counted((1.0, RING, alone))}).endswith(
+        "done by ring (native) x1\n" + " " * 38 + "one rank alone: there is nothing to send\n"
     )
-    assert found["ring"] == pytest.approx((2 * short + long) / 3)
-    ways = measurements(calls.shapes, made_table())
-    assert [way for way, _ in ways] == [RING, DIRECT]
-    assert ways[0].seconds == pytest.approx((2 * 2e-6 + 4e-6) / 3)
+    assert report_text({SITE: counted((1.0, LIBRARY, None))}).endswith("done by the library x1\n")
+    assert report_text({SITE: Tally()}).endswith("no Start was seen\n")
+
+
+def test_the_text_where_ranks_share_cores():
+    sites = {SITE: counted((1.0, RING, SHORT))}
+    assert "more ranks than cores" in report_text(sites, own_cores=False)
+    assert "more ranks than cores" not in report_text(sites)
+
+
+def test_prices_are_those_of_the_length():
+    found = {price.way.algorithm: price.seconds for price in predictions(LONG)}
+    assert set(found) == set(REGISTRY.names(ALLREDUCE))
+    assert found["ring"] == predicted(ALLREDUCE, "ring", 2, 1 << 20, MODELS["native"])
+    assert measurements(LONG, made_table()) == [(RING, 4e-6), (DIRECT, 9e-6)]
 
 
 def test_a_program_without_collectives():
