@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives.channel import Channel, check_comm, open_channel
+from collectives.channel import Channel, check_comm, harmless, open_channel
 from collectives.sharedmemory import SharedMemory, SharedMemoryError
 
 SLOTS = 4
@@ -181,10 +181,11 @@ class Node:
             elif self.waiting[0] is first:
                 break
         if self._due is not None and may_wait:
-            raise RuntimeError(
+            error = RuntimeError(
                 f"rank {self.rank} of the node waits for a run of plan {self.waiting[0].number}; "
                 f"rank 0 has started one of plan {self._due} before it, which was not started here"
             )
+            raise harmless(error)
         if not self.waiting:
             self.channel.in_flight.pop(IN_FLIGHT, None)
         return not self.waiting
@@ -195,10 +196,16 @@ class Node:
         return [q for q, taken in enumerate(flags) if taken < flags[self.rank]]
 
     def close(self) -> None:
-        """Free what no array uses any more. Collective over the node."""
-        self._free_dead()
-        if not self.waiting:
-            self._flags.free()
+        """Free what no array uses any more; runs that are under way keep it all.
+
+        No other rank is waited for: that may be the one that waits, in such a run.
+        """
+        if self.waiting:
+            return
+        self._flags.free()
+        for window in self._windows:
+            if window is not None:
+                window.free()
         if self._across is not None:
             self._across.Free()
         if not self.whole:

@@ -125,6 +125,48 @@ def test_what_is_under_way_may_be_finished(comm, way):
     plan.close()
 
 
+@pytest.mark.ranks(2, 3, every_mpi=True)
+@every_way
+def test_so_may_plans_of_plans_and_what_has_a_window(comm, way):
+    own = comm.Dup()
+    memory = collectives.empty(own, 10) if "shared" in EXECUTORS else None
+    total = comm.size * (comm.size + 1) / 2
+    x, y, z = (np.full(n, comm.rank + 1.0) for n in (40_000, 7, 9))
+    plans = [
+        collectives.plan_allreduce(x, comm=own, **way),
+        plan_allreduce_many([y], comm=own, **way),
+        collectives.plan_allreduce(z, deterministic="ranks", comm=own, **way),
+    ]
+    for plan in plans:
+        plan.start()
+    if comm.rank:  # one frees while another still waits, and after it
+        own.Free()
+    for plan in plans:
+        plan.wait()
+    if not comm.rank:
+        own.Free()
+    for array in (x, y, z):
+        assert (array == total).all()
+    for plan in plans:
+        refuses(plan, "the communicator of this plan |this plan is closed")
+        plan.close()
+    del memory
+
+
+@pytest.mark.ranks(4)
+@pytest.mark.skipif("shared" not in EXECUTORS, reason="numba is not installed")
+def test_so_may_a_run_on_several_nodes(comm, monkeypatch):
+    monkeypatch.setattr(window, "split_by_node", lambda of: of.Split(MPI.COMM_WORLD.rank // 2))
+    own = comm.Dup()
+    x = np.full(1000, comm.rank + 1.0)
+    plan = collectives.plan_allreduce(x, comm=own, executor="shared")
+    plan.start()
+    own.Free()
+    plan.wait()
+    assert (x == 10).all()
+    plan.close()
+
+
 @pytest.mark.ranks(1, 2, every_mpi=True)
 @every_way
 def test_a_closed_plan_says_so(comm, way):
