@@ -105,9 +105,12 @@ def bind_job(
     if settings.check:
         check_agreement(job, comm, settings)
     if settings.timeout is None:
-        return _bound(job, comm, settings, tag)
-    _warm_up(job)
-    return watched(lambda: _bound(job, comm, settings, tag), comm, settings.timeout)
+        plan = _bound(job, comm, settings, tag)
+    else:
+        _warm_up(job)
+        plan = watched(lambda: _bound(job, comm, settings, tag), comm, settings.timeout)
+    plan.collective = job.collective.name
+    return plan
 
 
 def _warm_up(job: Job) -> None:

@@ -26,6 +26,7 @@ class Plan(Closing):
         messages: messages that this rank sends in one run, those to itself left out.
         bytes_sent: their bytes; in shared memory those that other ranks take from this one.
         scratch_bytes: memory allocated by the plan.
+        collective: what it does, such as "allreduce"; empty where it is none of those.
         algorithm: what it runs, as `collectives.registry.Registry.get` takes it.
         executor: what runs it: "python", "native" or "shared".
         can_rebind: whether `rebind` works.
@@ -34,9 +35,15 @@ class Plan(Closing):
     messages: int = 0
     bytes_sent: int = 0
     scratch_bytes: int = 0
+    collective: str = ""
     algorithm: str = ""
     executor: str = ""
     can_rebind: bool = False
+
+    def __repr__(self) -> str:
+        what = (("collective", self.collective), ("algorithm", self.algorithm))
+        told = "".join(f"{name}={value!r}, " for name, value in what if value)
+        return f"<{type(self).__name__} {told}executor={self.executor!r}>"
 
     @abstractmethod
     def start(self) -> None:

@@ -162,6 +162,9 @@ def test_bad_arguments_are_refused_before_any_communication(comm):
 def test_the_life_of_a_plan(comm, executor):
     x = np.ones(3)
     plan = collectives.plan_allreduce(x, comm=comm, executor=executor)
+    assert repr(plan).endswith(
+        f"Plan collective='allreduce', algorithm={plan.algorithm!r}, executor={plan.executor!r}>"
+    )
     plan.wait()
     assert plan.test()
     assert (x == 1).all()  # nothing was started
