@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.bench.measure import measure
-from collectives.bench.settings import IN_PLACE, OUT_OF_PLACE, Settings
+from collectives.bench.settings import AUTO, IN_PLACE, OUT_OF_PLACE, Settings
 from collectives.bench.variant import Label
 from collectives.bench.ways import Builder
 from collectives.collective import Collective
@@ -20,7 +22,7 @@ AT_ONCE = 8
 _OUT_OF_PLACE = ("alltoall", "gather", "scatter")  # the others work in place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trial:
     """A way, timed.
 
@@ -31,7 +33,9 @@ class Trial:
         placement: where the buffers were.
         ranks: how many.
         bytes: length of the buffer of a rank.
-        median_us: what it took, in microseconds, on the slowest rank.
+        seconds: float64 (runs,): what each took, on the slowest rank.
+        disturbed: the part of the runs, 0 to 1, in which a rank lost its core for a while.
+        calm: these runs are left out of the seconds.
     """
 
     collective: str
@@ -40,7 +44,24 @@ class Trial:
     placement: str
     ranks: int
     bytes: int
-    median_us: float
+    seconds: npt.NDArray[np.float64]
+    disturbed: float = 0.0
+    calm: bool = False
+
+    @property
+    def way(self) -> Way:
+        """Algorithm and executor."""
+        return Way(self.algorithm, self.executor)
+
+    @property
+    def median(self) -> float:
+        """The median in seconds."""
+        return float(np.median(self.seconds))
+
+    @property
+    def median_us(self) -> float:
+        """The median in microseconds."""
+        return 1e6 * self.median
 
 
 class Timer:
@@ -62,7 +83,7 @@ class Timer:
         dtype: str,
         note: Callable[[str], object],
     ) -> None:
-        self._comm, self._collective, self._placement = comm, collective, placement
+        self._comm, self.collective, self._placement = comm, collective, placement
         self._dtype = dtype
         self._told: set[str] = set()
         self._note = note
@@ -81,17 +102,37 @@ class Timer:
             most: and at most.
         """
         groups = [ways[i : i + AT_ONCE] for i in range(0, len(ways), AT_ONCE)]
-        settings = Settings(
-            self._collective,
+        each = budget / max(1, len(groups))
+        settings = self._settings(nbytes, budget=each, least=least, most=most)
+        return [trial for group in groups for trial in self._group(settings, group)]
+
+    def own(self, nbytes: int) -> Way | None:
+        """Return what a plan takes where nothing is asked for; None where it cannot be had.
+
+        Args:
+            nbytes: as for `time`.
+        """
+        builder = Builder(self._comm, self._settings(nbytes), nbytes, self._tell)
+        reason = builder.add(Label(AUTO, AUTO, self._placement, self._mode))
+        builder.ways.close()
+        if reason:
+            return None
+        label = builder.ways.variants[-1].label
+        return Way(label.chosen, label.executor)
+
+    def _settings(
+        self, nbytes: int, *, budget: float = 0.0, least: int = 1, most: int = 1
+    ) -> Settings:
+        return Settings(
+            self.collective,
             None,
             (nbytes,),
             placements=(self._placement,),
             dtype=self._dtype,
-            budget=budget / max(1, len(groups)),
+            budget=budget,
             least=least,
             most=most,
         )
-        return [trial for group in groups for trial in self._group(settings, group)]
 
     def _group(self, settings: Settings, ways: Sequence[Way]) -> list[Trial]:
         builder = Builder(self._comm, settings, settings.sizes[0], self._tell)
@@ -112,9 +153,18 @@ class Timer:
             if timing.wrong:
                 self._tell(f"left out: {way.algorithm} on {way.executor}: its results are wrong")
                 continue
-            us = 1e6 * timing.median
-            ranks = self._comm.Get_size()
-            found.append(Trial(self._collective.name, *way, self._placement, ranks, length, us))
+            found.append(
+                Trial(
+                    self.collective.name,
+                    *way,
+                    self._placement,
+                    self._comm.Get_size(),
+                    length,
+                    timing.seconds,
+                    timing.disturbed,
+                    timing.calm,
+                )
+            )
         return found
 
     def _tell(self, text: str) -> None:

@@ -1,51 +1,50 @@
 """Measure a machine: the model of each executor, and which way is best for each collective.
 
 For each collective and placement of the buffers the ways to do it are narrowed down by the model
-just fitted, and each of those left is timed a few times at each length. Those that were then near
-the best are timed again, in turns, for as long as the budget allows.
+just fitted, and further as the budget asks for it. Those left are timed at each length in turns,
+beside what "auto" takes without a table. Where there are too many for that, they are timed a few
+times first, and the slow ones go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from itertools import pairwise
-from math import isqrt
+from typing import TypeAlias
 
 import numpy as np
 from mpi4py import MPI
 
-from collectives.bench.pin import pin
+from collectives.allowance import Clock, Costs, Share
+from collectives.bench.pin import has_own_cores, pin
 from collectives.bench.room import ask_room
+from collectives.bench.row import DISTURBED
 from collectives.bench.run import library, silent
+from collectives.candidates import SHARED, TRIED, candidates
 from collectives.collective import BARRIER, COLLECTIVES, Collective
 from collectives.executors.native import numba_is_there
 from collectives.fit import Fit
 from collectives.machine import machine
+from collectives.measure_model import SIZES as MESSAGES
 from collectives.measure_model import measure_models
-from collectives.regret import Regret, regrets
-from collectives.select import choose, predicted, variants
-from collectives.table import EXECUTORS, PLACEMENTS, Section, Table, Way, breakpoints_of
-from collectives.trials import AT_ONCE, Timer, Trial
+from collectives.measured import Length, section_of, time_length
+from collectives.select import choose, variants
+from collectives.table import EXECUTORS, PLACEMENTS, Section, Table, Way
+from collectives.trials import AT_ONCE, Timer
 from collectives.units import model_text
 
 SIZES = (8, 64, 512, 4096, 16384, 65536, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 """Lengths of the buffer of a rank in bytes."""
 
-LIMIT = 1.15
-"""A choice is to be no more than so many times slower than the best."""
+POOR = 0.5
+"""A model whose residual is greater says nothing, and is left out of the table."""
 
-SHARED = Way("direct", "shared")
-"""The shared executor has one way of its own for each collective."""
-
-_TRIED = {"native": 8, "python": 4}  # at most so many ways of an executor at each length
-_PLAIN = 1.5  # so many times slower by the model: tried all the same where no tunable is set
-_HOPELESS = 4.0  # so many times slower than the best by the model: not tried
-_NEAR = 1.4  # so many times slower than the best at first sight: not timed again
-_MODEL, _FIRST = 0.1, 0.4  # of the budget: for the model; for the first sight, of what is left
-
-_SHORT = 0.1  # seconds of the budget for a length, from which on a few runs of each way fit
+_MODEL = 0.1  # of the budget: for the model
+_OVER = 0.1  # of the budget: by so much it is exceeded rather than that a section is left out
+_BRIEF = 30.0  # seconds of the budget: with less, the model is fitted to half of the lengths
 
 Report = Callable[[str], object]
 
@@ -60,7 +59,7 @@ class Wanted:
         executors: of `collectives.table.EXECUTORS`; None: all that can be had.
         placements: of `collectives.table.PLACEMENTS`; None: all that can be had.
         dtype: of the elements.
-        budget: seconds for all, more or less.
+        budget: seconds for all, about.
     """
 
     collectives: tuple[Collective, ...] = tuple(COLLECTIVES.values())
@@ -71,13 +70,42 @@ class Wanted:
     budget: float = 120.0
 
 
-def tune(comm: MPI.Comm, wanted: Wanted, report: Report = print) -> Table:
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far it is.
+
+    Attributes:
+        title: of the section.
+        section: its number, from 1 on.
+        sections: how many there are.
+        length: so many of its lengths are done.
+        lengths: of so many.
+        left: seconds of the budget that are left.
+    """
+
+    title: str
+    section: int
+    sections: int
+    length: int
+    lengths: int
+    left: float
+
+
+def tune(
+    comm: MPI.Comm,
+    wanted: Wanted,
+    report: Report = print,
+    progress: Callable[[Progress], object] | None = None,
+) -> Table:
     """Measure. Collective; all ranks get the same table.
+
+    Sections for which the time was too short, or the machine too busy, are left out.
 
     Args:
         comm: at least 2 ranks.
         wanted: what.
         report: takes a line after each step; called at rank 0 only.
+        progress: told after each length; called at rank 0 only.
 
     Raises:
         ValueError: there is only one rank, or an executor that cannot be had is wanted.
@@ -87,146 +115,227 @@ def tune(comm: MPI.Comm, wanted: Wanted, report: Report = print) -> Table:
     executors, placements = _there(comm, wanted)
     ask_room(comm, max(wanted.sizes), 8 + AT_ONCE)
     say(f"{comm.Get_size()} ranks, {library()}; {pin(comm)}")
-    scheduled = [e for e in executors if e in _TRIED]
-    fits = measure_models(comm, scheduled, budget=_MODEL * wanted.budget)
-    for executor, fit in fits.items():
-        say(f"{executor}: {model_text(fit.model)}; residual {100 * fit.residual:.0f} %")
-    cases = [
-        (c, p)
-        for c in wanted.collectives
-        for p in (placements if c is not BARRIER else placements[:1])  # it has no buffers
-    ]
-    lengths = sum(len(_sizes(c, wanted)) for c, _ in cases)
-    share = (1 - _MODEL) * wanted.budget / lengths
-    if share < _SHORT:
-        say(f"{lengths} lengths in all: that takes longer than {wanted.budget:g} s, and is rough")
-    sections = []
-    for collective, placement in cases:
-        sizes = _sizes(collective, wanted)
-        ways = candidates(collective, comm.Get_size(), sizes, fits)
-        ways += [SHARED] * ("shared" in executors)
-        timer = Timer(comm, collective, placement, wanted.dtype, say)
-        trials = [t for n in sizes for t in _timed(timer, n, ways, share, say)]
-        section = section_of(trials, np.dtype(wanted.dtype).itemsize)
-        sections += [section] if section is not None else []
-    return Table(machine(), library(), _now(), fits, tuple(sections))
+    with _collected():
+        _start(comm, wanted, executors)
+        tuning = _Tuning(comm, wanted, executors, say, progress)
+        return tuning.table(placements)
 
 
-def check(comm: MPI.Comm, table: Table, wanted: Wanted, report: Report = print) -> list[Regret]:
-    """Measure how good the choices of a table are, between the lengths it was measured at.
+_Case: TypeAlias = "tuple[Collective, str]"
 
-    Collective; all ranks get the same. Sections for other numbers of ranks are left out.
 
-    Args:
-        comm: as for `tune`.
-        table: what to check.
-        wanted: collectives, placements, dtype and budget; sizes are those between the table's.
-        report: as for `tune`.
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to time for a section.
 
-    Raises:
-        ValueError: the table has nothing of what is wanted.
+    Attributes:
+        share: how much of it.
+        ways: all that are worth it, the best by their models first.
+        end: seconds of the budget that are to be left after it.
     """
-    say = report if comm.Get_rank() == 0 else silent
-    say(f"{comm.Get_size()} ranks, {library()}; {pin(comm)}")
-    names = {c.name for c in wanted.collectives}
-    itemsize = np.dtype(wanted.dtype).itemsize
-    sections = [
-        s
-        for s in table.sections
-        if s.ranks == comm.Get_size()
-        and s.collective in names
-        and s.itemsize == itemsize
-        and s.placement in (wanted.placements or PLACEMENTS)
-    ]
-    if not sections:
-        raise ValueError(
-            f"table: has none of {', '.join(sorted(names))} on {comm.Get_size()} ranks with "
-            f"elements of {itemsize} bytes"
+
+    share: Share
+    ways: tuple[Way, ...]
+    end: float
+
+
+class _Tuning:
+    """What all sections have in common."""
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        wanted: Wanted,
+        executors: Sequence[str],
+        say: Report,
+        progress: Callable[[Progress], object] | None,
+    ) -> None:
+        self._comm, self._wanted, self._executors, self._say = comm, wanted, executors, say
+        self._progress = progress if comm.Get_rank() == 0 else None
+        self._itemsize = np.dtype(wanted.dtype).itemsize
+        self._own_cores = has_own_cores(comm)
+        self._clock, self._costs = Clock(comm, wanted.budget), Costs()
+        self._fits = self._measured_models()
+        self._all: dict[_Case, tuple[tuple[int, ...], tuple[Way, ...]]] = {}
+        self._disturbed: list[float] = []
+        self._busy: list[str] = []
+
+    def table(self, placements: Sequence[str]) -> Table:
+        """Measure all sections."""
+        cases = [
+            (c, p)
+            for c in self._wanted.collectives
+            for p in (placements if c is not BARRIER else placements[:1])  # it has no buffers
+        ]
+        found: dict[_Case, Section | None] = {}
+        waiting = list(cases)
+        while waiting:
+            plans = (self._plan(waiting, i) for i in range(len(waiting)))
+            i, plan = next(((i, p) for i, p in enumerate(plans) if p is not None), (0, None))
+            plan = plan or self._least_plan(waiting[0], first=not found)
+            if plan is None:
+                break
+            case = waiting.pop(i)
+            found[case] = self._section(case, plan, len(found) + 1, len(cases))
+        self._conclude([_title(case) for case in waiting])
+        in_order = (found.get(case) for case in cases)
+        sections = tuple(s for s in in_order if s is not None)
+        fits = {e: fit for e, fit in self._fits.items() if fit.residual <= POOR}
+        return Table(machine(), library(), _now(), fits, sections)
+
+    def _measured_models(self) -> dict[str, Fit]:
+        budget = self._wanted.budget
+        scheduled = [e for e in self._executors if e in TRIED]
+        sizes = MESSAGES if budget >= _BRIEF else MESSAGES[::2]
+        fits = measure_models(self._comm, scheduled, sizes=sizes, budget=_MODEL * budget)
+        for executor, fit in fits.items():
+            poor = "" if fit.residual <= POOR else ": it does not fit, and is left out of the table"
+            residual = f"residual {100 * fit.residual:.0f} %"
+            self._say(f"{executor}: {model_text(fit.model)}; {residual}{poor}")
+        return fits
+
+    def _plan(self, waiting: Sequence[_Case], i: int) -> _Plan | None:
+        """Return what to time of one of the cases that wait; None: its part is too short for it."""
+        sizes, ways = self._all_of(waiting[i])
+        left = self._clock.left()
+        # As much of what is left as its lengths are of all lengths that wait.
+        part = len(sizes) / sum(len(_sizes(c, self._wanted)) for c, _ in waiting)
+        share = self._costs.share(sizes, len(ways), part * left)
+        return None if share is None else _Plan(share, ways, (1 - part) * left)
+
+    def _least_plan(self, case: _Case, *, first: bool) -> _Plan | None:
+        """Return the least to time of a case, where there is time for that; in any case first."""
+        sizes, ways = self._all_of(case)
+        left = self._clock.left()
+        share = self._costs.least(sizes, len(ways))
+        costs = self._costs.sum(share)
+        there = left + _OVER * self._wanted.budget
+        return _Plan(share, ways, left - costs) if first or costs <= there else None
+
+    def _all_of(self, case: _Case) -> tuple[tuple[int, ...], tuple[Way, ...]]:
+        """Return the lengths of a case, and the ways that are worth it."""
+        if case not in self._all:
+            sizes = _sizes(case[0], self._wanted)
+            ways = candidates(case[0], self._comm.Get_size(), sizes, self._fits)
+            self._all[case] = sizes, (*[SHARED] * ("shared" in self._executors), *ways)
+        return self._all[case]
+
+    def _section(self, case: _Case, plan: _Plan, number: int, of: int) -> Section | None:
+        """Measure a section; None where it is left out."""
+        collective, placement = case
+        title = _title(case)
+        lengths_there = len(_sizes(collective, self._wanted))
+        timer = Timer(self._comm, collective, placement, self._wanted.dtype, self._say)
+        where = Progress(title, number, of, 0, len(plan.share.sizes), 0.0)
+        lengths = self._lengths(timer, plan, where)
+        section = section_of(lengths, self._itemsize)
+        self._judge(title, lengths, section)
+        if section is not None:
+            ways_timed = f"of {len(section.seconds)} ways"
+            for nbytes in section.sizes:
+                way, us = self._choice(section, nbytes)
+                text = f"{way.algorithm} on {way.executor}, {us:.2f} us, {ways_timed}"
+                self._say(f"{title}, {nbytes} bytes: {text}")
+        share = plan.share
+        if len(share.sizes) < lengths_there or share.ways < len(plan.ways):
+            some = f"{len(share.sizes)} of {lengths_there} lengths"
+            self._say(
+                f"{title}: {some}, {share.ways} of {len(plan.ways)} ways, as the budget allows"
+            )
+        return section
+
+    def _lengths(self, timer: Timer, plan: _Plan, where: Progress) -> list[Length]:
+        """Time the ways at all lengths."""
+        share = plan.share
+        own = {n: self._own(timer, n) for n in share.sizes}
+        known = [w for w in own.values() if w is not None]
+        ways = list(dict.fromkeys([*known, *plan.ways]))[: max(share.ways, len(set(known)))]
+        found = []
+        for i, nbytes in enumerate(share.sizes):
+            left = self._clock.left()
+            coming = share.sizes[i:]
+            costs = sum(self._costs.of(n, len(ways)) for n in coming)
+            budget = max(0.0, left - plan.end - costs) / len(coming) / 1.1  # a tenth more warms up
+            length = time_length(
+                timer, nbytes, own[nbytes], ways, budget, own_cores=self._own_cores
+            )
+            found += [length] if length is not None else []
+            after = self._clock.left()
+            self._costs.learn(nbytes, len(ways), left - after - 1.1 * budget)
+            self._tell(replace(where, length=i + 1, left=after))
+        return found
+
+    def _own(self, timer: Timer, nbytes: int) -> Way | None:
+        """Return what "auto" takes without a table, of the executors that are wanted."""
+        way = timer.own(nbytes)
+        if way is None or way.executor in self._executors:
+            return way
+        scheduled = tuple(e for e in self._executors if e in TRIED)
+        size = self._comm.Get_size()
+        choice = choose(timer.collective, size, nbytes, executors=scheduled)
+        return Way(choice.algorithm, choice.executor)
+
+    def _choice(self, section: Section, nbytes: int) -> tuple[Way, float]:
+        """Return what the table takes at a length, and its microseconds."""
+        choice = choose(
+            COLLECTIVES[section.collective],
+            section.ranks,
+            nbytes,
+            table=Table("", "", "", {}, (section,)),
+            executors=EXECUTORS,
+            placement=section.placement,
+            itemsize=section.itemsize,
         )
-    lengths = sum(max(1, len(s.sizes) - 1) for s in sections)
-    found = []
-    for s in sections:
-        timer = Timer(comm, COLLECTIVES[s.collective], s.placement, wanted.dtype, say)
-        for n in between(s.sizes, 64 * comm.Get_size()):
-            best = min(s.measured(way, n) for way in s.seconds)
-            near = [w for w in s.seconds if s.measured(w, n) <= _NEAR * best]
-            trials = timer.time(n, near, wanted.budget / lengths, 5, 1000)
-            one = regrets(trials, lambda *case, s=s: _pick(table, s.itemsize, *case))
-            found += one
-            for r in one:
-                say(
-                    f"{r.collective}, {r.placement}, {r.nbytes} bytes: {r.chosen.algorithm} on "
-                    f"{r.chosen.executor}, {r.ratio:.2f} x the best ({r.best.algorithm} on "
-                    f"{r.best.executor})"
-                )
-    return found
+        return Way(choice.algorithm, choice.executor), 1e6 * choice.seconds
+
+    def _judge(self, title: str, lengths: Sequence[Length], section: Section | None) -> None:
+        """Say where other programs were in the way."""
+        worst = max((at.disturbed for at in lengths), default=0.0)
+        self._disturbed.append(worst)
+        if section is None:
+            self._busy.append(title)
+        if worst <= DISTURBED and section is not None:
+            return
+        if section is None and all(at.trusted for at in lengths):
+            self._say(f"{title}: left out of the table: no way could be timed at all lengths")
+            return
+        vague = sum(not at.trusted for at in lengths)
+        if section is None:
+            then = "left out of the table"
+        elif vague:
+            then = f"at {vague} of {len(lengths)} lengths what auto takes without a table stays"
+        else:
+            then = "only clear differences count"
+        self._say(f"{title}: {not_quiet(worst)}: {then}")
+
+    def _conclude(self, late: Sequence[str]) -> None:
+        """Say what the table lacks, and whether to believe it."""
+        if late:
+            self._say(
+                f"--budget {self._wanted.budget:g}s was too short for {len(late)} sections, "
+                f"which are left out: {'; '.join(late)}"
+            )
+        worst = max(self._disturbed, default=0.0)
+        if worst > DISTURBED:
+            lost = f"; left out of the table: {'; '.join(self._busy)}" if self._busy else ""
+            self._say(f"{not_quiet(worst)}{lost}; measure again when it is")
+
+    def _tell(self, progress: Progress) -> None:
+        if self._progress is not None:
+            self._progress(progress)
 
 
-def candidates(
-    collective: Collective, size: int, sizes: Sequence[int], fits: Mapping[str, Fit]
-) -> list[Way]:
-    """Return the ways that are worth a try at one of the sizes at least, by their models.
-
-    Of settings that make no difference, as of many with two ranks, the first one stays.
-    """
-    found: list[Way] = []
-    for executor, fit in fits.items():
-        prices: dict[tuple[float, ...], str] = {}
-        # Plain ones first, so that these stay.
-        for spec in sorted(variants(collective, size), key=lambda spec: ":" in spec):
-            times = (predicted(collective, spec, size, n, fit.model) for n in sizes)
-            prices.setdefault(tuple(times), spec)
-        for i in range(len(sizes)):
-            ranked = sorted((times[i], spec) for times, spec in prices.items())
-            best = ranked[0][0]
-            found += [
-                Way(spec, executor)
-                for place, (t, spec) in enumerate(ranked)
-                if (place < _TRIED[executor] and t <= _HOPELESS * best)
-                or (t <= _PLAIN * best and ":" not in spec)
-            ]
-    return list(dict.fromkeys(found))
-
-
-def section_of(trials: Sequence[Trial], itemsize: int) -> Section | None:
-    """Return the section for the trials of one collective and placement, at all its lengths.
-
-    A way that was not timed at each of the lengths is left out. None where no way is left.
-    """
-    sizes = tuple(sorted({t.bytes for t in trials}))
-    times: dict[Way, dict[int, float]] = {}
-    for t in trials:
-        times.setdefault(Way(t.algorithm, t.executor), {})[t.bytes] = 1e-6 * t.median_us
-    seconds = {
-        way: tuple(mine[n] for n in sizes) for way, mine in times.items() if len(mine) == len(sizes)
-    }
-    if not seconds:
-        return None
-    first = trials[0]
-    return Section(
-        first.collective,
-        first.ranks,
-        first.placement,
-        itemsize,
-        sizes,
-        seconds,
-        breakpoints_of(sizes, seconds),
+def not_quiet(part: float) -> str:
+    """Return what to say where a rank lost its core in that part of the runs, 0 to 1."""
+    return (
+        f"the machine is not quiet: in up to {100 * part:.0f} % of the runs a rank lost its core "
+        "to another program"
     )
 
 
-def between(sizes: Sequence[int], unit: int) -> list[int]:
-    """Return a length between each two sizes, a multiple of ``unit`` where there is one.
-
-    Of a single size, that one.
-    """
-    if len(sizes) == 1:
-        return list(sizes)
-    middles = []
-    for low, high in pairwise(sizes):
-        middle = isqrt(max(1, low) * high)
-        rounded = middle // unit * unit
-        middles.append(rounded if rounded > low else middle)
-    return middles
+def _title(case: _Case) -> str:
+    collective, placement = case
+    return f"{collective.name}, {placement}"
 
 
 def _now() -> str:
@@ -247,43 +356,27 @@ def _there(comm: MPI.Comm, wanted: Wanted) -> tuple[list[str], list[str]]:
             needs = "numba" if not compiled else "all ranks on one node"
             raise ValueError(f"executors: {executor!r} needs {needs}")
     executors = [e for e in wanted.executors or EXECUTORS if can[e]]
-    if not set(executors) & set(_TRIED):
+    if not set(executors) & set(TRIED):
         raise ValueError(f"executors={executors}: needs one that runs schedules, native or python")
     if wanted.placements is not None:
         return executors, list(wanted.placements)
     return executors, [p for p in PLACEMENTS if p == "private" or "shared" in executors]
 
 
-def _timed(
-    timer: Timer, nbytes: int, ways: Sequence[Way], budget: float, say: Report
-) -> list[Trial]:
-    """Time all ways a few times, and then those near the best for longer."""
-    found = {
-        Way(t.algorithm, t.executor): t for t in timer.time(nbytes, ways, _FIRST * budget, 2, 10)
-    }
-    ranked = sorted(found, key=lambda way: found[way].median_us)
-    near = [w for w in ranked if found[w].median_us <= _NEAR * found[ranked[0]].median_us]
-    again = timer.time(nbytes, near[:AT_ONCE], (1 - _FIRST) * budget, 5, 1000)
-    found |= {Way(t.algorithm, t.executor): t for t in again}
-    if again:
-        best = min(again, key=lambda t: t.median_us)
-        say(
-            f"{best.collective}, {best.placement}, {best.bytes} bytes: {best.algorithm} on "
-            f"{best.executor}, {best.median_us:.2f} us, of {len(found)} ways"
-        )
-    return list(found.values())
+@contextmanager
+def _collected() -> Iterator[None]:
+    """Spare the garbage collector what is there already: it runs before each measurement."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
-def _pick(
-    table: Table, itemsize: int, collective: str, ranks: int, placement: str, nbytes: int
-) -> Way:
-    choice = choose(
-        COLLECTIVES[collective],
-        ranks,
-        nbytes,
-        table=table,
-        executors=EXECUTORS,
-        placement=placement,
-        itemsize=itemsize,
-    )
-    return Way(choice.algorithm, choice.executor)
+def _start(comm: MPI.Comm, wanted: Wanted, executors: Sequence[str]) -> None:
+    """Compile what is needed, before the time begins."""
+    for collective in wanted.collectives:
+        ways = [Way(next(variants(collective, comm.Get_size())), e) for e in executors]
+        ways = [way if way.executor != "shared" else SHARED for way in ways]
+        Timer(comm, collective, "private", wanted.dtype, silent).time(8, ways, 0.0, 1, 1)

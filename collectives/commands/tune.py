@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from collectives.commands import ranks
 from collectives.commands.arguments import (
@@ -24,7 +24,7 @@ from collectives.table_reader import TableError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from collectives.tune import Wanted
+    from collectives.tune import Progress, Wanted
 
 DTYPES = ("float32", "float64", "int32", "int64")
 """The dtypes that every MPI library sums."""
@@ -64,8 +64,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", default=DTYPES[0], help=", ".join(DTYPES))
     parser.add_argument(
-        "--budget", type=seconds, default=120.0, metavar="TIME", help="for all, about (120s)"
+        "--budget",
+        type=seconds,
+        default=120.0,
+        metavar="TIME",
+        help="for all, about (120s); a short one takes fewer lengths and fewer ways",
     )
+    # A rank writes to its launcher: whether that writes to a terminal, it cannot tell.
+    parser.add_argument("--terminal", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     old = _table(args.check or args.output, needed=args.check is not None)
     if args.check is None and old is not None and old.machine != machine():
         raise UsageError(f"-o {args.output}: {another_machine(old)}; write to another file")
+    if args.started is None and sys.stderr.isatty():
+        args.argv = [*args.argv, "--terminal"]
     try:
         comm = ranks.join("tune", args)
     except ranks.StartError as error:
@@ -126,7 +134,8 @@ def _wanted(args: argparse.Namespace) -> Wanted:
 
 
 def _measure(comm: MPI.Comm, args: argparse.Namespace, old: Table | None) -> int:
-    from collectives.tune import LIMIT, check, tune
+    from collectives.check_table import LIMIT, check
+    from collectives.tune import tune
 
     wanted = _wanted(args)
     if args.check is not None and old is not None:
@@ -142,12 +151,48 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, old: Table | None) -> int
         return 1 if worst.ratio > LIMIT else 0
     if old is not None:
         _check_home(old)
-    table = tune(comm, wanted, _say)
+    table = tune(comm, wanted, _say, _Shown(sys.stderr, terminal=args.terminal))
+    if not table.sections:
+        if comm.Get_rank() == 0:
+            print(
+                f"python -m collectives tune: error: no section could be measured; "
+                f"{args.output} is not written",
+                file=sys.stderr,
+            )
+        return 1
     if comm.Get_rank() == 0:
         merged = joined(old, table)
         merged.save(args.output)
         _say(f"written: {args.output}, {len(merged.sections)} sections")
     return 0
+
+
+class _Shown:
+    """Shows how far it is: in a line that is written anew each time, or in one for each section.
+
+    Args:
+        out: where to write.
+        terminal: it is one.
+    """
+
+    def __init__(self, out: TextIO, *, terminal: bool) -> None:
+        self._out, self._terminal = out, terminal
+
+    def __call__(self, p: Progress) -> None:
+        """Show it."""
+        done = p.length == p.lengths
+        left = f"about {max(0.0, p.left):.0f} s left"
+        if not self._terminal:
+            if done:
+                self._write(f"{p.section} of {p.sections} sections: {p.title}; {left}\n")
+            return
+        text = f"section {p.section} of {p.sections}: {p.title}, {p.length} of {p.lengths} lengths"
+        # It goes before the lines of the section come.
+        self._write("\r\x1b[K" + ("" if done else f"{text}; {left}"))
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
 
 
 def _check_home(old: Table) -> None:

@@ -24,7 +24,7 @@ def command(*words):
 
 
 def test_what_is_worth_a_try():
-    from collectives.tune import candidates
+    from collectives.candidates import candidates
 
     found = candidates(ALLREDUCE, 4, (8, 1 << 16, 1 << 24), FITS)
     assert {w.algorithm for w in found} <= set(variants(ALLREDUCE, 4))
@@ -36,39 +36,20 @@ def test_what_is_worth_a_try():
     assert len(candidates(ALLTOALL, 2, (8, 1 << 20), FITS)) < 8
 
 
-def test_a_section_has_what_was_timed_at_all_lengths():
-    from collectives.trials import Trial
-    from collectives.tune import section_of
+def test_the_best_come_first():
+    from collectives.candidates import candidates
 
-    trials = [
-        Trial("bcast", algorithm, "native", "private", 4, nbytes, us)
-        for algorithm, nbytes, us in (
-            ("chain", 1 << 20, 90.0),
-            ("binomial", 1 << 20, 100.0),
-            ("binomial", 8, 1.0),
-            ("linear", 8, 2.0),
-            ("linear", 1 << 20, 50.0),
-        )
-    ]
-    made = section_of(trials, 8)
-    assert (made.collective, made.ranks, made.placement, made.itemsize) == (
-        "bcast",
-        4,
-        "private",
-        8,
-    )
-    assert made.sizes == (8, 1 << 20)
-    assert dict(made.seconds) == {
-        Way("binomial", "native"): pytest.approx((1e-6, 1e-4)),
-        Way("linear", "native"): pytest.approx((2e-6, 5e-5)),
-    }
-    assert [b.way.algorithm for b in made.breakpoints] == ["binomial", "linear"]
-    assert section_of(trials[:2] + trials[3:4], 8) is None
-    assert section_of([], 8) is None
+    sizes = (8, 1 << 24)
+    found = candidates(ALLREDUCE, 4, sizes, FITS)
+    for executor, model in (("native", NATIVE), ("python", PYTHON)):
+        ways = [w.algorithm for w in found if w.executor == executor]
+        for n in sizes:
+            prices = {spec: predicted(ALLREDUCE, spec, 4, n, model) for spec in ways}
+            assert min(prices, key=prices.get) in ways[:2]
 
 
 def test_lengths_between_two():
-    from collectives.tune import between
+    from collectives.check_table import between
 
     assert between((8, 512, 32768), 4) == [64, 4096]
     assert between((1000, 4000), 128) == [1920]
@@ -85,19 +66,36 @@ def test_a_table_is_added_to():
     assert joined(None, new) is new
 
 
-def test_on_the_command_line(tmp_path):
+def test_on_the_command_line(tmp_path, capsys):
     path = tmp_path / "table.toml"
     words = ["--collective", "allreduce,barrier", "--sizes", "64,4K", "--executor", "python"]
-    done = command("tune", "-n", "3", *words, "--budget", "0.2s", "-o", str(path))
-    assert (done.returncode, done.stderr) == (0, "")
+    done = command("tune", "-n", "3", *words, "--budget", "8s", "-o", str(path))
+    assert done.returncode == 0
+    progress = done.stderr.splitlines()
+    assert [re.sub(r"\d+ s left", "T", line) for line in progress] == [
+        "1 of 2 sections: allreduce, private; about T",
+        "2 of 2 sections: barrier, private; about T",
+    ]
     lines = done.stdout.splitlines()
     assert lines[0].startswith("3 ranks, ")
     assert re.match(
         r"python: latency L \S+ .s, bandwidth 1/G .*, gap g .*; residual \d+ %", lines[1]
     )
-    assert lines[2] == "3 lengths in all: that takes longer than 0.2 s, and is rough"
-    assert re.match(r"allreduce, private, 64 bytes: \S+ on python, \S+ us, of \d+ ways", lines[3])
     assert lines[-1] == f"written: {path}, 2 sections"
+    told = re.findall(
+        r"^(\w+), private, (\d+) bytes: (\S+ on python), (\S+) us, of \d+ ways", done.stdout, re.M
+    )
+    assert [(name, nbytes) for name, nbytes, _, _ in told] == [
+        ("allreduce", "64"),
+        ("allreduce", "4096"),
+        ("barrier", "64"),
+    ]
+    for name, nbytes, way, us in told:  # what is told is what the table says
+        asked = ["explain", name, "-n", "3", "--bytes", nbytes, "--table", str(path)]
+        assert cli.main(asked) == 0
+        said = capsys.readouterr().out
+        assert f"{way.replace('on python', 'on the python executor')}: measured with " in said
+        assert f", {us} us here." in said
     found = Table.load(path)
     assert [s.collective for s in found.sections] == ["allreduce", "barrier"]
     assert found.sections[0].sizes == (64, 4096)
@@ -105,7 +103,7 @@ def test_on_the_command_line(tmp_path):
     assert set(found.fits) == {"python"}
 
     other = ["--collective", "barrier", "--executor", "python", "--dtype", "int64"]
-    again = command("tune", "-n", "3", *other, "--budget", "0.1s", "-o", str(path))
+    again = command("tune", "-n", "3", *other, "--budget", "1s", "-o", str(path))
     assert again.stdout.splitlines()[-1] == f"written: {path}, 3 sections"
     assert [s.itemsize for s in Table.load(path).sections] == [4, 4, 8]
 
@@ -219,12 +217,16 @@ def test_a_message_needs_two(comm):
 
 @pytest.mark.ranks(3)
 def test_all_that_can_be_had_is_tuned_and_checked(comm, monkeypatch):
-    from collectives.tune import Wanted, check, tune
+    from collectives.allowance import Costs, Share
+    from collectives.check_table import check
+    from collectives.tune import Wanted, tune
 
     monkeypatch.setattr("collectives.tune.measure_models", lambda *args, **kwargs: FITS)
+    monkeypatch.setattr(Costs, "share", lambda self, sizes, *rest: Share(tuple(sizes), 3))
     wanted = Wanted((ALLTOALL, BARRIER), (24, 3072), budget=0.1)
-    said = []
-    found = tune(comm, wanted, said.append)
+    said, seen = [], []
+    found = tune(comm, wanted, said.append, seen.append)
+    assert bool(seen) == (comm.rank == 0)
     breakpoints = [s.breakpoints for s in found.sections]
     assert breakpoints == comm.bcast(breakpoints)
     cases = {(s.collective, s.placement, s.sizes) for s in found.sections}
@@ -254,5 +256,6 @@ def test_ways_that_cannot_be_had_are_left_out(comm):
         assert [t.algorithm for t in found] == ["ring", "tree"]
         assert {t.bytes for t in found} == {1000}
         assert all(t.median_us > 0 for t in found)
+        assert len({t.seconds.size for t in found}) == 1
     assert len(said) == 1
     assert said[0].startswith("left out: swing on gpu: ")
