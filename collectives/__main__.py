@@ -157,9 +157,9 @@ def _run(words: list[str]) -> int:
         meant = nearest(unknown.partition("=")[0], options)
         if unknown in COLLECTIVES and "--collective" in options:
             meant = f" (did you mean --collective {unknown}?)"
-        known = f"'python -m collectives {args.command} --help' shows what there is"
+        shown = f"'python -m collectives {args.command} --help' shows what there is"
         parsers[args.command].error(
-            f"unrecognized arguments: {' '.join(others)}{meant or f'; {known}'}"
+            f"unrecognized arguments: {' '.join(others)}{meant or f'; {shown}'}"
         )
     args.argv = words
     try:

@@ -32,7 +32,7 @@ _LABEL = 14
 _LABELS = 3
 """The most labels of one colour that a rank has in a round; with more, one label has all blocks."""
 
-_ROW, _COLUMN, _LEFT, _TOP, _FOOT = 50, 104, 84, 96, 62  # pixels
+_ROW, _COLUMN, _LEFT, _TOP, _FOOT, _NOTE = 50, 104, 84, 96, 62, 24  # pixels
 _INK, _FAINT = "#1f2933", "#c3cbd4"
 _COLOURS = {True: "#c0392b", False: "#1f5fa8"}  # reduced, stored
 _NAMES = {True: "reduce", False: "recv"}
@@ -68,7 +68,8 @@ def draw_svg(algorithm: Algorithm, size: int) -> str:
     _check(algorithm, size, "picture", MAX_CELLS)
     blocks = algorithm.blocks(size)
     rounds, messages = messages_of(algorithm, size)
-    sheet = _Sheet(size, rounds)
+    spaces = _spaces(algorithm, size, blocks)
+    sheet = _Sheet(size, rounds, _NOTE * bool(spaces))
     arrows = _arrows(sheet, messages, blocks)
     title = f"{algorithm.collective.name}: {algorithm.spec}, {count_text(size, 'rank')}"
     parts = [
@@ -83,9 +84,9 @@ def draw_svg(algorithm: Algorithm, size: int) -> str:
         f'<text class="small" x="20" y="56">'
         f"{escape(_facts(algorithm, rounds, messages, blocks))}</text>",
         *_grid(sheet),
-        *(a.line(sheet) for a in arrows),
+        *(a.line(sheet, told=bool(spaces)) for a in arrows),
         *(a.label() for a in arrows if a.text and blocks > 1),
-        *_legend(sheet, messages, blocks),
+        *_legend(sheet, messages, blocks, spaces),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -107,10 +108,14 @@ def draw_text(algorithm: Algorithm, size: int) -> str:
         "a ->b [c] +  rank a sends block c to rank b, which adds it; = which stores it",
         "",
     ]
-    rank, block = len(str(size - 1)), max((len(_label(m)) for m in messages), default=0)
+    spaces = _spaces(algorithm, size, blocks)
+    if spaces:
+        lines[2:3] = ["a ->b [c>d] =  rank a sends block c to rank b, which stores it in d", spaces]
+    labels = [f"{_label(m)}>{_into(m)}" if spaces else _label(m) for m in messages]
+    rank, block = len(str(size - 1)), max(map(len, labels), default=0)
     by_round: list[list[str]] = [[] for _ in range(rounds)]
-    for m in messages:
-        label = f"[{_label(m)}]".ljust(block + 2)
+    for m, text in zip(messages, labels, strict=True):
+        label = f"[{text}]".ljust(block + 2)
         by_round[m.round].append(
             f"{m.source:>{rank}} ->{m.target:<{rank}} {label} {'+' if m.reduced else '='}"
         )
@@ -148,6 +153,7 @@ class _Sheet:
 
     size: int
     rounds: int
+    note: int = 0
 
     @property
     def column(self) -> float:
@@ -164,7 +170,7 @@ class _Sheet:
 
     @property
     def height(self) -> int:
-        return self.bottom + _FOOT
+        return self.bottom + _FOOT + self.note
 
     def x(self, k: float) -> float:
         return _LEFT + self.column * k
@@ -175,8 +181,10 @@ class _Sheet:
 
 def _facts(algorithm: Algorithm, rounds: int, messages: Sequence[Message], blocks: int) -> str:
     sent = sum(m.source != m.target for m in messages)
+    kept = len(messages) - sent
+    copies = f" and {kept} {'copy' if kept == 1 else 'copies'} inside ranks" if kept else ""
     return (
-        f"{count_text(rounds, 'round')}, {count_text(sent, 'message')}, "
+        f"{count_text(rounds, 'round')}, {count_text(sent, 'message')}{copies}, "
         f"{count_text(blocks, 'block')} ({algorithm.paper})"
     )
 
@@ -184,6 +192,22 @@ def _facts(algorithm: Algorithm, rounds: int, messages: Sequence[Message], block
 def _label(message: Message) -> str:
     """Return the blocks, as the sender numbers them: ``3``, ``0-3`` or ``1,4-5``."""
     return _spans((piece.block, piece.count) for piece in message.pieces)
+
+
+def _into(message: Message) -> str:
+    """Return the blocks, as the receiver numbers them."""
+    return _spans((piece.into, piece.count) for piece in message.pieces)
+
+
+def _spaces(algorithm: Algorithm, size: int, blocks: int) -> str:
+    """Return what the numbers of blocks mean where they are not the same data on all ranks."""
+    if algorithm.collective.one_space:
+        return ""
+    parts = [(0, size, "for"), (size, size, "from")]
+    told = [f"{_spans([(at, n)])}: {what} rank {_spans([(0, size)])}" for at, n, what in parts]
+    if blocks > 2 * size:
+        told.append(f"{_spans([(2 * size, blocks - 2 * size)])}: on their way")
+    return f"blocks {'; '.join(told)}"
 
 
 def _union(messages: Sequence[Message]) -> str:
@@ -253,15 +277,21 @@ class _Arrow:
     y: float
     width: float
 
-    def line(self, sheet: _Sheet) -> str:
+    def line(self, sheet: _Sheet, *, told: bool) -> str:
+        """Return the arrow; ``told``: say where its blocks are stored."""
         m = self.message
         x1, x2 = self.x + self.width / 2, sheet.x(m.round + 1) - 5
         what = f"block {_label(m)}" if m.count == 1 else f"blocks {_label(m)}"
+        where = f" in {_into(m)}" if told else ""
         kind, shape = "message", f'<line x1="{x1:g}" y1="{self.y}" x2="{x2:g}"'
         shape += f' y2="{sheet.y(m.target)}"/>'
-        to = f"to rank {m.target}, which {'adds' if m.reduced else 'stores'} it"
+        to = f"to rank {m.target}, which {'adds' if m.reduced else 'stores'} it{where}"
         if m.source == m.target:
-            kind, to, y = "copy", "to itself", sheet.y(m.source)
+            kind, to, y = (
+                "copy",
+                f"to itself{where and f', and stores it{where}'}",
+                sheet.y(m.source),
+            )
             shape = f'<path d="M{x1:g},{y} Q{(x1 + x2) / 2:g},{y - 30} {x2:g},{y}"/>'
         tip = f"<title>round {m.round}: rank {m.source} sends {what} {to}</title>"
         return f'<g class="{kind} {_NAMES[m.reduced]}">{tip}{shape}</g>'
@@ -304,7 +334,7 @@ def _labels(messages: Sequence[Message]) -> list[tuple[str, list[Message]]]:
     return found
 
 
-def _legend(sheet: _Sheet, messages: Sequence[Message], blocks: int) -> list[str]:
+def _legend(sheet: _Sheet, messages: Sequence[Message], blocks: int, spaces: str) -> list[str]:
     y, x = sheet.bottom + 32, 20.0
     parts = []
     words = {True: "added to the receiver's block", False: "stored in the receiver's block"}
@@ -317,4 +347,7 @@ def _legend(sheet: _Sheet, messages: Sequence[Message], blocks: int) -> list[str
     note = "one block: the whole vector" if blocks == 1 else "number: the block, or blocks, sent"
     if messages:
         parts.append(f'<text class="small" x="{x:g}" y="{y + 4}">{note}</text>')
+    if spaces:
+        note = f"{spaces}. Where they are stored: point at an arrow"
+        parts.append(f'<text class="small" x="20" y="{y + 4 + sheet.note}">{note}</text>')
     return parts
