@@ -25,7 +25,7 @@ LEAST, MOST = 1e-4, 1e-3
 GROWTH = 1.5
 
 LINGER = 50
-"""Looks at nothing before the thread waits to be woken up, which costs more than a look."""
+"""Looks at nothing before the thread ends: to start one costs more than a look."""
 
 
 class Unfinished(Protocol):
@@ -66,30 +66,30 @@ class Progress:
         self.able = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._under_way: dict[int, Unfinished] = {}
         self._sleeping: weakref.WeakValueDictionary[int, Unfinished] = weakref.WeakValueDictionary()
-        self._wake = threading.Condition()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._idle = self._fresh = self._stopped = False
+        self._fresh = self._stopped = False
 
     def add(self, new: Unfinished) -> None:
         """Look after this, until it is removed."""
-        with self._wake:
+        with self._lock:
             self._under_way[id(new)] = new
             self._call()
 
     def remove(self, old: Unfinished) -> None:
         """No longer look after this."""
-        with self._wake:
+        with self._lock:
             self._under_way.pop(id(old), None)
 
     def watch(self, new: Unfinished) -> None:
         """Look from time to time whether this was started, as long as it lives."""
-        with self._wake:
+        with self._lock:
             self._sleeping[id(new)] = new
             self._call()
 
     def unwatch(self, old: Unfinished) -> None:
         """No longer do so."""
-        with self._wake:
+        with self._lock:
             self._sleeping.pop(id(old), None)
 
     def go_on(self) -> None:
@@ -114,31 +114,26 @@ class Progress:
 
     def stop(self) -> None:
         """End the thread; afterwards our own objects alone make progress."""
-        with self._wake:
+        with self._lock:
             self._stopped = True
-            self._wake.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._thread = None
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
 
     def _call(self) -> None:
         self._fresh = True
         if self._thread is None and not self._stopped:
+            _stop_in_time(self)
             self._thread = threading.Thread(target=self._look, daemon=True, name="collectives")
             self._thread.start()
-            _stop_in_time(self)
-        elif self._idle:
-            self._wake.notify_all()
 
     def _look(self) -> None:
         pause, nothing = LEAST, 0
         while True:
-            with self._wake:
-                while nothing > LINGER and not (self._stopped or self._under_way or self._sleeping):
-                    self._idle = True
-                    self._wake.wait()
-                    self._idle = False
-                if self._stopped:
+            with self._lock:
+                idle = nothing > LINGER and not (self._under_way or self._sleeping)
+                if self._stopped or idle:
+                    self._thread = None
                     return
                 pause = LEAST if self._fresh else min(pause * GROWTH, MOST)
                 self._fresh = False
@@ -166,11 +161,21 @@ def _linger(this: Unfinished) -> bool:
     return False
 
 
+_living: weakref.WeakSet[Progress] = weakref.WeakSet()
+_keyvals: list[int] = []
+_keyvals_lock = threading.Lock()
+
+
 def _stop_in_time(progress: Progress) -> None:
     """Stop the thread before the interpreter ends, and before MPI does."""
+    with _keyvals_lock:
+        _living.add(progress)
+        if not _keyvals:
+            _keyvals.append(MPI.Comm.Create_keyval(None, _stop_all))
+            MPI.COMM_SELF.Set_attr(_keyvals[0], "")
+            atexit.register(_stop_all)
 
-    def stop(comm: MPI.Comm, keyval: int, value: Any) -> None:
-        value.stop()
 
-    MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(None, stop), progress)
-    atexit.register(progress.stop)
+def _stop_all(*_: Any) -> None:
+    for progress in list(_living):
+        progress.stop()
