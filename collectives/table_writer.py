@@ -49,6 +49,10 @@ def _lines(table: Table) -> Iterator[str]:
     yield f"machine = {_text(table.machine)}"
     yield f"mpi = {_text(table.mpi)}"
     yield f"date = {_text(table.date)}"
+    if not table.fits:
+        yield "model = {}"
+    if not table.sections:
+        yield "section = []"
     for executor, fit in table.fits.items():
         yield f"\n[model.{executor}]"
         yield f"residual = {fit.residual:.4g}"

@@ -65,6 +65,16 @@ def test_what_is_written_is_read(tmp_path):
     assert again.read_text() == path.read_text()
 
 
+def test_a_table_may_lack_models_or_sections(tmp_path):
+    path = tmp_path / "table.toml"
+    table(fits={}).save(path)
+    found = Table.load(path)
+    assert (found.fits, len(found.sections)) == ({}, 2)
+    table(sections=()).save(path)
+    found = Table.load(path)
+    assert (set(found.fits), found.sections) == ({"native"}, ())
+
+
 def test_the_whole_file_or_nothing(tmp_path, monkeypatch):
     path = tmp_path / "table.toml"
     table().save(path)
