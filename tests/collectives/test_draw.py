@@ -141,7 +141,7 @@ def test_where_a_block_is_stored_is_told_where_it_has_another_number():
     tips = [t.text for t in root.iter(f"{SVG}title")]
     # What goes one rank on is there. What has one more hop to go waits in scratch, and what has two
     # more where block 8 + (1 - 7) mod 8 will come in the end.
-    assert "round 0: rank 0 sends blocks 1,3,5,7 to rank 1, which stores it in 9,19,21,10" in tips
+    assert "round 0: rank 0 sends blocks 1,3,5,7 to rank 1, which stores it in 8,19,21,10" in tips
     assert "round 0: rank 2 sends block 2 to itself, and stores it in 10" in tips
     lines = draw_text(bruck, 4).splitlines()
     assert lines[3] == "blocks 0-3: for rank 0-3; 4-7: from rank 0-3; 8-11: on their way"
