@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=seconds,
+        type=_limit,
         metavar="TIME",
         help="end the job where a call waits for longer than 60, 2.5s or 500ms, and show the "
         "stacks of all ranks",
@@ -69,6 +70,22 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _limit(text: str) -> float:
+    """Read a time above 0; a plain number is in seconds, as ``timeout`` is in a program.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    plain = re.fullmatch(r"[0-9]*\.?[0-9]+", text)
+    try:
+        value = seconds(f"{text}s" if plain else text)
+    except argparse.ArgumentTypeError:
+        value = 0.0
+    if value > 0:
+        return value
+    raise argparse.ArgumentTypeError(f"{text!r}: needs a time above 0, as 60 (seconds) or 500ms")
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the program; its exit code is that of the job."""
     words = args.module if args.module is not None else args.program
@@ -80,8 +97,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot open {words[0]}: there is no such file")
     algorithms = {name: getattr(args, name) for name in COLLECTIVES}
     _check(algorithms, args.executor)
-    if args.timeout is not None and not args.timeout > 0:
-        raise UsageError(f"--timeout {args.timeout:g}: needs a number of seconds above 0")
     try:
         table = None if args.table is None else Table.load(args.table)
     except TableError as error:

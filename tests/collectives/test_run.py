@@ -170,8 +170,8 @@ def test_the_exit_code_is_that_of_the_program(run, code):
         (("--allreduce", "rung"), "--allreduce rung: .*ring.*or auto, ours, library"),
         (("--executor", "magic"), "--executor magic: there are auto"),
         (("--table", "nowhere.toml"), "nowhere.toml"),
-        (("--timeout", "0"), "--timeout 0: needs a number of seconds above 0"),
-        (("--timeout", "x"), "--timeout: 'x' is not a time; say it as 250ns, 1.5us, 2ms or 0.1s"),
+        (("--timeout", "0"), r"--timeout: '0': needs a time above 0, as 60 \(seconds\) or 500ms"),
+        (("--timeout", "x"), r"--timeout: 'x': needs a time above 0, as 60 \(seconds\) or 500ms"),
     ],
 )
 def test_wrong_words_are_one_line(run, options, says):
