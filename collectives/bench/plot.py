@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.bench.bars import HEIGHT, Bar, draw_bars
 from collectives.bench.row import DISTURBED, Row, bus_bandwidth
+from collectives.bench.settings import AUTO
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands.arguments import UsageError
 from collectives.model import Model
@@ -30,13 +31,18 @@ _ENTRY = 0.155
 _MARGIN = 1.0
 _TICKS = 8
 _MARKERS = "osv^DP"
-_COLOURS = [f"C{i}" for i in (0, 1, 2, 3, 4, 5, 6, 8, 9)] + [
+_COLOURS = [f"C{i}" for i in (0, 1, 2, 3, 4, 5, 6, 9)] + [
     "navy",
     "olive",
     "teal",
-    "gold",
-    "pink",
+    "darkgoldenrod",
+    "mediumvioletred",
+    "limegreen",
 ]
+_SHARED = "0.5"
+_TAKEN = 4
+"""So many algorithms that auto took are named in the legend."""
+
 _SUBS = (([1, 1.2, 1.5, *range(2, 10)], 4), ([1, 2, 5], 1000), ([1], math.inf))
 _LIBRARY = "MPI library's own"
 
@@ -57,8 +63,8 @@ def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
     """Draw the rows: for each collective and mode the time of a call, and its bus bandwidth.
 
     Of several lengths as curves. Full lines are measured, the black one is the faster of the
-    library's own calls; a dotted line of the same colour is what the model says of a schedule. Of
-    one length as bars.
+    library's own calls; a dotted line of the same colour is what the model says of a schedule, a
+    grey one what it says of several. Of one length as bars.
 
     Args:
         path: the file to write; its suffix says what kind of picture.
@@ -99,12 +105,32 @@ def _label(row: Row) -> str:
     return f"{row.algorithm}, {row.executor}, {row.placement}"
 
 
+def _legend(rows: Sequence[Row]) -> str:
+    """Return what the legend says of the rows of a label: also what "auto" took, by length."""
+    text = _label(rows[0])
+    if rows[0].algorithm != AUTO:
+        return text
+    ordered = sorted(rows, key=lambda row: row.bytes)
+    taken = [row for i, row in enumerate(ordered) if not i or row.chosen != ordered[i - 1].chosen]
+    lines = [f"   from {bytes_text(row.bytes)}: {row.chosen}" for row in taken[:_TAKEN]]
+    if len(taken) == 1:
+        lines = [f"   {taken[0].chosen}"]
+    return "\n".join((text, *lines, *(["   ..."] if len(taken) > _TAKEN else [])))
+
+
+def _series(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(_label(row), []).append(row)
+    return found
+
+
 def _height(rows: Sequence[Row]) -> float:
     """Return the height of the panels of these rows in inches: all names have room."""
-    names = len({_label(row) for row in rows}) + 2
     if len(_lengths(rows)) == 1:
-        return _MARGIN + HEIGHT * names
-    return max(_PANEL[1], _MARGIN + _ENTRY * names)
+        return _MARGIN + HEIGHT * (len(_series(rows)) + 2)
+    names = sum(1 + _legend(found).count("\n") for found in _series(rows).values())
+    return max(_PANEL[1], _MARGIN + _ENTRY * (names + 3))
 
 
 def _styles(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
@@ -129,7 +155,7 @@ def _bars(rows: Sequence[Row], models: Models) -> list[Bar]:
     styles = _styles(rows)
     bars = [
         Bar(
-            _label(row),
+            _label(row) + (f": {row.chosen}" if row.algorithm == AUTO else ""),
             row.median_us,
             row.busbw_GBps,
             styles[_label(row)]["color"],
@@ -147,21 +173,28 @@ def _draw(title: str, rows: Sequence[Row], models: Models, left: Any, right: Any
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     styles = _styles(rows)
-    series: dict[str, list[Row]] = {}
-    for row in rows:
-        series.setdefault(_label(row), []).append(row)
+    series = _series(rows)
+    # Curves of the model that lie on each other are drawn once.
+    curves: dict[tuple[str, ...], list[str]] = {}
     for label, found in series.items():
-        style = styles[label]
-        _line(left, right, found, [r.median_us for r in found], label=label, **style)
+        measured = [r.median_us for r in found]
+        _line(left, right, found, measured, label=_legend(found), **styles[label])
         modelled = [_modelled_us(r, models) for r in found]
         if None not in modelled:
-            _line(left, right, found, modelled, color=style["color"], linestyle=":")
+            curves.setdefault(tuple(f"{t:.3g}" for t in modelled), []).append(label)
+    for same in curves.values():
+        found = series[same[0]]
+        modelled = [_modelled_us(r, models) for r in found]
+        colour = styles[same[0]]["color"] if len(same) == 1 else _SHARED
+        _line(left, right, found, modelled, color=colour, linestyle=":")
     native = [r for r in next(iter(series.values())) if r.native_us is not None]
     if native:
         us = [r.native_us for r in native]
         _line(left, right, native, us, label=_LIBRARY, color="black", linewidth=2)
-    if any(_modelled_us(r, models) is not None for r in rows):
-        right.plot([], [], color="0.5", linestyle=":", label="the model")
+    if curves:
+        several = any(len(same) > 1 for same in curves.values())
+        label = "the model (grey: of several)" if several else "the model"
+        right.plot([], [], color=_SHARED, linestyle=":", label=label)
     moves = any(row.busbw_GBps for row in rows)  # one rank has nothing to send
     if not moves:
         right.set_axis_off()

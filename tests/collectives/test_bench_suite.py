@@ -205,6 +205,20 @@ def test_a_picture_of_one_length_has_bars_with_names_and_numbers(tmp_path):
         assert words in text, words
 
 
+def test_a_picture_says_what_auto_took_and_draws_equal_curves_once(tmp_path):
+    rows = [row(bytes=8, chosen="tree"), row(bytes=1024, chosen="ring"), row(bytes=2048)]
+    # On two ranks these two are the same schedule.
+    rows += [row(bytes=n, algorithm=a, chosen=a) for a in ("ring", "swing") for n in (8, 1024)]
+    plot(tmp_path / "curves.svg", rows)
+    text = (tmp_path / "curves.svg").read_text()
+    assert "from 8 B: tree" in text
+    assert "from 1 KiB: ring" in text
+    assert "from 2 KiB" not in text
+    assert "the model (grey: of several)" in text
+    plot(tmp_path / "bars.svg", rows[1:2])
+    assert "auto, native, private: ring" in (tmp_path / "bars.svg").read_text()
+
+
 def test_a_picture_of_one_rank_has_no_bandwidth(tmp_path):
     rows = [row(ranks=1, bytes=n, median_us=n / 4, busbw_GBps=0.0) for n in (8, 1024)]
     plot(tmp_path / "curves.svg", rows)
