@@ -138,12 +138,12 @@ def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:
     elif not job.straight:
         call["counts"] = [stop - start for start, stop in pairwise(job.bounds)]
     if "reduce" in name:
-        call["op"] = job.op
+        call["op"] = job.op.description
     if name in ROOTED:
         call["root"] = job.root
     if name == "allreduce":
         call["deterministic"] = "run"  # else it is not this job (see `collectives.reproducible`)
-    call |= {"algorithm": settings.algorithm, "executor": settings.executor}
+    call |= settings.compared
     agree(comm, name, call)
     if job.straight:
         send, recv = (

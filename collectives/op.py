@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,18 @@ class Op:
     def is_built_in(self) -> bool:
         """Whether it is one of those that ship, which have compiled kernels."""
         return OPS.get(self.name) is self
+
+    @property
+    def description(self) -> str:
+        """The name; of the user's own also what tells its function from others, on all ranks."""
+        if self.is_built_in:
+            return self.name
+        code = getattr(self.function, "__code__", None)
+        where = getattr(self.function, "__qualname__", type(self.function).__name__)
+        if code is None:
+            return f"{self.name} ({where})"
+        digest = zlib.crc32(code.co_code + repr(code.co_names).encode())
+        return f"{self.name} ({where}, line {code.co_firstlineno}, code {digest:08x})"
 
     def __repr__(self) -> str:
         return self.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -48,6 +49,17 @@ class Settings:
     check: bool = False
     background: bool = False
     timeout: float | None = None
+
+    @property
+    def compared(self) -> dict[str, object]:
+        """What must be the same on all ranks, by name."""
+        table = None if self.table is None else f"one, {zlib.crc32(repr(self.table).encode()):08x}"
+        return {
+            "algorithm": self.algorithm,
+            "executor": self.executor,
+            "background": self.background,
+            "table": table,
+        }
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:

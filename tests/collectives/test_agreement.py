@@ -4,11 +4,13 @@ import time
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 import collectives
 from collectives import bind
 from collectives.agreement import AgreementError, agree, agree_counts, checked, refuse
 from collectives.disagreement import Call, complaint, list_ranks, shortened
+from collectives.executors.native import numba_is_there
 from tests.collectives.jobs import PREFIXES, run_job
 
 OPS = collectives.SUM, collectives.MAX
@@ -327,10 +329,35 @@ def test_a_call_has_what_matters_for_it(comm, monkeypatch):
     collectives.bcast(x, **options)
     collectives.reduce(x, **options)
     assert told == {
-        "allreduce": ["dtype", "shape", "op", "deterministic", "algorithm", "executor"],
-        "bcast": ["dtype", "shape", "root", "algorithm", "executor"],
-        "reduce": ["dtype", "shape", "op", "root", "algorithm", "executor"],
+        "allreduce": [
+            "dtype",
+            "shape",
+            "op",
+            "deterministic",
+            "algorithm",
+            "executor",
+            "background",
+            "table",
+        ],
+        "bcast": ["dtype", "shape", "root", "algorithm", "executor", "background", "table"],
+        "reduce": ["dtype", "shape", "op", "root", "algorithm", "executor", "background", "table"],
     }
+
+
+@pytest.mark.ranks(2, 3)
+def test_operations_of_one_name_and_options_of_some_ranks_differ(comm):
+    larger = collectives.Op("BEST", lambda xp, a, b, out: xp.maximum(a, b, out=out))
+    smaller = collectives.Op("BEST", lambda xp, a, b, out: xp.minimum(a, b, out=out))
+    own_sum = collectives.Op("SUM", lambda xp, a, b, out: xp.add(a, b, out=out))
+    x, odd = np.ones(3), comm.rank == 1
+    for ops in ((larger, smaller), (collectives.SUM, own_sum)):
+        with pytest.raises(collectives.AgreementError, match=r"op: .* code [0-9a-f]{8}"):
+            collectives.allreduce(x, op=ops[odd], comm=comm, check=True)
+    if numba_is_there() and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+        with pytest.raises(collectives.AgreementError, match=r"background: .*False.*True"):
+            collectives.allreduce(x, comm=comm, background=odd, check=True)
+    collectives.allreduce(x, op=larger, comm=comm, check=True)
+    assert (x == 1).all()
 
 
 @pytest.mark.ranks(2, 3, every_mpi=True)
