@@ -7,7 +7,7 @@ from time import perf_counter
 
 from mpi4py import MPI
 
-from collectives.channel import Channel
+from collectives.channel import BROKEN, Channel, harmless
 from collectives.plan import Plan
 from collectives.traffic import Traffic
 
@@ -18,6 +18,10 @@ class BoundPlan(Plan):
     One that is not whole yet counts as closed, so that nothing needs to be undone where its making
     fails: `_open` is the last thing that ``__init__`` does. What is under way when the communicator
     is freed may still be finished, as in MPI.
+
+    An exception that comes out of the middle of a run, such as the KeyboardInterrupt of Ctrl-C,
+    breaks the channel: from then on all that is asked of plans on it raises, closing them frees
+    nothing, and the arrays of those that were under way are kept.
     """
 
     _closed = True
@@ -37,15 +41,19 @@ class BoundPlan(Plan):
         """Begin a run. Does not block.
 
         Raises:
-            RuntimeError: the plan is closed or runs already, or its communicator was freed.
+            RuntimeError: the plan is closed or runs already, or its communicator was freed, or can
+                no longer be used.
         """
-        self._check_open("start")
-        if self._running:
-            raise RuntimeError("start: this plan runs already; wait for it first")
+        self._check_idle()
         begin = perf_counter()
-        self._running = True
-        self._begin()
-        self._seconds = perf_counter() - begin
+        try:
+            self._running = True
+            self._begin()
+            self._seconds = perf_counter() - begin
+        except BaseException as error:
+            self._channel.in_flight.setdefault(BROKEN, self)
+            self._channel.break_off(self, error)
+            raise
 
     def test(self) -> bool:
         """Make progress without blocking; return whether no run is under way any more.
@@ -54,38 +62,70 @@ class BoundPlan(Plan):
         another order on each rank.
 
         Raises:
-            RuntimeError: the plan is closed, or its communicator was freed.
+            RuntimeError: the plan is closed, or its communicator was freed, or can no longer be
+                used.
         """
         if not self._running:
             self._check_open("test")
             return True
+        self._channel.check()
         begin = perf_counter()
-        self._channel.progress(self)
-        done = self.progress()
-        self._seconds += perf_counter() - begin
-        if done:
-            self._finish()
+        try:
+            self._channel.progress(self)
+            done = self.progress()
+            self._seconds += perf_counter() - begin
+            if done:
+                self._finish()
+        except BaseException as error:
+            self._channel.in_flight.setdefault(BROKEN, self)
+            self._channel.break_off(self, error)
+            raise
         return done
 
     def wait(self) -> None:
         """Block until the run is finished; all runs in flight on the communicator go on.
 
         Raises:
-            RuntimeError: the plan is closed, or its communicator was freed; or, in shared memory,
-                another rank started runs in another order, and waits for one that was not started
-                here.
+            RuntimeError: the plan is closed, or its communicator was freed, or can no longer be
+                used; or, in shared memory, another rank started runs in another order, and waits
+                for one that was not started here.
         """
         if not self._running:
             self._check_open("wait")
             return
+        self._channel.check()
         begin = perf_counter()
-        self._complete()
-        self._seconds += perf_counter() - begin
-        self._finish()
+        try:
+            self._complete()
+            self._seconds += perf_counter() - begin
+            self._finish()
+        except BaseException as error:
+            self._channel.in_flight.setdefault(BROKEN, self)
+            self._channel.break_off(self, error)
+            raise
+
+    def run(self) -> None:
+        """Start and wait. Raises what they raise."""
+        self._check_idle()
+        try:
+            self.start()
+            self.wait()
+        except BaseException as error:
+            self._channel.in_flight.setdefault(BROKEN, self)
+            self._channel.break_off(self, error)
+            raise
 
     def close(self) -> None:
-        """Free what it has. A run in flight is finished first; closing twice is harmless."""
+        """Free what it has. A run in flight is finished first; closing twice is harmless.
+
+        Where the communicator can no longer be used nothing is freed, and nobody waited for.
+        """
         if self._closed:
+            return
+        if self._channel.broken:
+            self._closed = True
+            if self._running:
+                self._channel.kept.append(self)
             return
         if self._running:
             self.wait()
@@ -122,12 +162,19 @@ class BoundPlan(Plan):
         if self._traffic is not None:
             self._traffic.add(self.messages, self.bytes_sent, self._seconds)
 
+    def _check_idle(self) -> None:
+        self._check_open("start")
+        if self._running:
+            raise harmless(RuntimeError("start: this plan runs already; wait for it first"))
+
     def _check_open(self, what: str) -> None:
+        self._channel.check()
         if self._freed:
             name = ", ".join(part for part in (self.algorithm, self.executor) if part)
-            raise RuntimeError(f"{what}: the communicator of this plan ({name}) was freed")
+            text = f"{what}: the communicator of this plan ({name}) was freed"
+            raise harmless(RuntimeError(text))
         if self._closed:
-            raise RuntimeError(f"{what}: this plan is closed")
+            raise harmless(RuntimeError(f"{what}: this plan is closed"))
 
     def __del__(self) -> None:
         # A run in flight is kept alive by the channel, so what comes here has none.

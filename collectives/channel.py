@@ -3,6 +3,10 @@
 The duplicate is made once, at the first plan on a communicator, kept as an attribute of it, and
 freed with it. Plans are made in the same order on all ranks, so each gets a tag of its own by
 counting. When the tags are used up, the ranks agree on those whose plans are closed everywhere.
+
+Any statement of Python may raise: there, the handler of a signal may have run. So where an
+exception comes out of the middle of a run, nobody knows how far that run has come, and the channel
+is broken for good: what is asked of it raises, and what others may still write to stays.
 """
 
 from __future__ import annotations
@@ -29,6 +33,14 @@ AGREEMENT_TAG = TAGS + CALL_TAGS
 
 ALARM_TAG = AGREEMENT_TAG + 1
 """The last tag: a rank that has waited too long tells the others."""
+
+
+BROKEN = -2
+"""What breaks a channel is called so among the runs in flight, so that a plan need look only there.
+
+It is put there first of all where an exception is caught, and by a method that is written in C: no
+signal's handler runs before that is done, which might raise again. What is there already stays.
+"""
 
 
 class InFlight(Protocol):
@@ -60,9 +72,11 @@ class Channel:
 
     Attributes:
         comm: the duplicate.
-        in_flight: the runs under way; they are kept alive, since MPI writes to their memory.
+        in_flight: the runs under way; they are kept alive, since MPI writes to their memory. Also
+            the one that has broken the channel, as BROKEN.
         plans: those that live.
         freed: the communicator is no more.
+        kept: what must not end before the process does, since others may write to it.
     """
 
     def __init__(self, comm: MPI.Comm, opening: MPI.Request) -> None:
@@ -70,6 +84,8 @@ class Channel:
         self.in_flight: dict[int, InFlight] = {}
         self.plans: weakref.WeakSet[Disowned] = weakref.WeakSet()
         self.freed = False
+        self.kept: list[object] = []
+        self._broken = ""
         self._companions: dict[type[Companion], Companion] = {}
         self._opening: MPI.Request | None = opening
         self._calls = 0
@@ -95,14 +111,59 @@ class Channel:
         self._opening = None
 
     def close(self) -> None:
-        """Free the duplicate, if it was ever made; what is under way keeps it."""
+        """Free the duplicate, if it was ever made; what is under way keeps it.
+
+        A broken one is kept with all that belongs to it: others may still write to that.
+        """
         self.freed = True
+        if self.broken:
+            _lost.append(self)
+            return
         for plan in list(self.plans):
             plan.disown()
+        if self.in_flight:  # it needs what belongs to the channel, up to its end
+            _lost.append(self)
+            return
         for companion in self._companions.values():
             companion.close()
-        if self._opening is None and not self.in_flight:
+        if self._opening is None:
             self.comm.Free()
+
+    @property
+    def broken(self) -> bool:
+        """Whether an exception has come out of the middle of a run."""
+        return BROKEN in self.in_flight
+
+    def check(self) -> None:
+        """Check that the channel is not broken.
+
+        Raises:
+            RuntimeError: it is.
+        """
+        if BROKEN in self.in_flight:
+            raise RuntimeError(
+                f"this communicator can no longer be used: {self._broken or 'a run'} was "
+                "interrupted, and no rank knows how far it has come. End the job (see "
+                f"collectives.abort_on_exception) (rank {self.comm.Get_rank()} of "
+                f"{self.comm.Get_size()})"
+            )
+
+    def break_off(self, run: InFlight, error: BaseException) -> None:
+        """Break the channel for good, unless the error has left all as it should be.
+
+        Args:
+            run: what was interrupted. It is among those in flight already, as BROKEN.
+            error: what has come out of its middle (see `harmless`).
+        """
+        if self._broken:
+            return
+        if is_harmless(error):
+            if self.in_flight.get(BROKEN) is run:
+                del self.in_flight[BROKEN]
+            return
+        name = ", ".join(getattr(run, part, "") for part in ("algorithm", "executor"))
+        what = "a run" if name == ", " else f"a run ({name})"
+        self._broken = f"{what}, by {type(error).__name__}: {error},".replace(": ,", ",")
 
     def companion(self, kind: type[C], make: Callable[[], C]) -> C:
         """Return what another module keeps for the communicator; it is made at first use.
@@ -132,9 +193,14 @@ class Channel:
 
     def finish(self, request: MPI.Request) -> None:
         """Wait for a request, while runs in flight go on."""
-        while not request.Test():
-            self.progress()
-            give_way()
+        try:
+            while not request.Test():
+                self.progress()
+                give_way()
+        except BaseException as error:
+            self.in_flight.setdefault(BROKEN, self)
+            self.break_off(self, error)
+            raise
 
     def take_tag(self) -> int:
         """Return a tag that no living plan has; collective when all have been given out.
@@ -159,15 +225,47 @@ class Channel:
         self._calls += 1
         return tag
 
-    def progress(self, but: InFlight | None = None) -> None:
-        """Let all runs under way go on as far as they can without waiting, but for one."""
+    def progress(self, but: InFlight | None = None) -> bool:
+        """Let all runs under way go on as far as they can without waiting, but for one.
+
+        Returns:
+            Whether none is under way any more.
+
+        Raises:
+            RuntimeError: the channel is broken.
+        """
+        self.check()
         for run in list(self.in_flight.values()):
             if run is not but:
-                run.progress()
+                try:
+                    run.progress()
+                except BaseException as error:
+                    self.in_flight.setdefault(BROKEN, run)
+                    self.break_off(run, error)
+                    raise
+        return not self.in_flight
 
     def give_back(self, tag: int) -> None:
         """Tell that the plan with this tag is closed."""
         self._taken[tag] = 0
+
+
+_lost: list[Channel] = []  # freed, but broken or in use: they live as long as the process
+
+E = TypeVar("E", bound=BaseException)
+
+_HARMLESS = "_leaves_the_channel_whole"
+
+
+def harmless(error: E) -> E:
+    """Mark and return an error that comes out of a run, but leaves all as it should be."""
+    setattr(error, _HARMLESS, True)
+    return error
+
+
+def is_harmless(error: BaseException) -> bool:
+    """Return whether an error is so marked."""
+    return hasattr(error, _HARMLESS)
 
 
 def give_way() -> None:
@@ -220,6 +318,7 @@ def open_channel(comm: MPI.Comm, timeout: float | None = None) -> Channel:
         TypeError: ``comm`` is not a communicator.
         ValueError: ``comm`` is MPI.COMM_NULL or an intercommunicator.
         TimeoutError: not all ranks came; a later call goes on waiting for them.
+        RuntimeError: the channel is broken.
     """
     check_comm(comm)
     channel: Any = comm.Get_attr(_keyval())
@@ -228,4 +327,5 @@ def open_channel(comm: MPI.Comm, timeout: float | None = None) -> Channel:
         comm.Set_attr(_keyval(), channel)
     assert isinstance(channel, Channel)
     channel.open(timeout)
+    channel.check()
     return channel

@@ -23,6 +23,7 @@ from mpi4py import MPI
 
 from collectives.agreement import agree, checked
 from collectives.arguments import at, check_buffer
+from collectives.channel import harmless
 from collectives.combined import CombinedPlan, Part
 from collectives.fixed_point import FOLDS, SUMMANDS, add, raise_exponents, value
 from collectives.memory import flat
@@ -64,8 +65,7 @@ def plan_allreduce_reproducible(
         settings = settings_of(inner)
         call: dict[str, object] = {"dtype": out.dtype}
         call["shape"] = (sendbuf if recvbuf is None else recvbuf).shape
-        call |= {"op": SUM, "deterministic": "ranks"}
-        call |= {"algorithm": settings.algorithm, "executor": settings.executor}
+        call |= {"op": SUM.description, "deterministic": "ranks"} | settings.compared
         agree(comm, "allreduce", call)
     folds, n = FOLDS[out.dtype.name], out.size
     exponents = np.zeros(n, np.int32)
@@ -85,10 +85,11 @@ def plan_allreduce_reproducible(
 
     def round_back() -> None:
         if summands[0] > SUMMANDS:
-            raise ValueError(
+            error = ValueError(
                 f"sendbuf: all ranks together have {summands[0]} summands of each element; "
                 f"{SUMMANDS} are the most that can be added"
             )
+            raise harmless(error)  # on all ranks
         value(sums, exponents, out)
 
     parts = [

@@ -76,7 +76,6 @@ class BackgroundPlan(BoundPlan):
         while not self._job[self._DONE]:
             self._wait_for(self._address)
         if self._job[self._RESULT] < 0:
-            self._stop()
             raise self._plan.error()
 
     def _finish(self) -> None:

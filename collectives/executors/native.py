@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from collectives.blocks import Blocks
 from collectives.bound import BoundPlan
-from collectives.channel import check_comm, give_way, open_channel
+from collectives.channel import BROKEN, check_comm, give_way, open_channel
 from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
 from collectives.launch import libmpi_path
 from collectives.op import SUM, Op
@@ -156,31 +156,44 @@ class NativePlan(BoundPlan):
         The plan holds no reference to them: they must live as long as it runs.
 
         Raises:
-            RuntimeError: the plan is closed, or its communicator was freed.
+            RuntimeError: the plan is closed, or its communicator was freed, or can no longer be
+                used.
         """
-        if self._closed:
+        if self._closed or self._in_flight:
             self._check_open("rebind")
-        for i, region in enumerate(regions, 1):
-            self._bases[i] = region.__array_interface__["data"][0]
-        self._memory = None
+        try:
+            for i, region in enumerate(regions, 1):
+                self._bases[i] = region.__array_interface__["data"][0]
+            self._memory = None
+        except BaseException as error:
+            self._in_flight.setdefault(BROKEN, self)
+            self._channel.break_off(self, error)
+            raise
 
     def run(self) -> None:
         """Start and wait: one compiled call where no other run is in flight.
 
         Raises:
-            RuntimeError: the plan is closed or runs already, or its communicator was freed.
+            RuntimeError: the plan is closed or runs already, or its communicator was freed, or can
+                no longer be used.
             MPI.Exception: MPI failed.
         """
         if self._in_flight or self._closed or self._running:
             super().run()
-        elif self._traffic is None:
-            if self._go(self._address) < 0:
-                self._fail()
-        else:
-            begin = time.perf_counter()
-            if self._go(self._address) < 0:
-                self._fail()
-            self._traffic.add(self.messages, self.bytes_sent, time.perf_counter() - begin)
+            return
+        try:
+            if self._traffic is None:
+                if self._go(self._address) < 0:
+                    raise self.error()
+            else:
+                begin = time.perf_counter()
+                if self._go(self._address) < 0:
+                    raise self.error()
+                self._traffic.add(self.messages, self.bytes_sent, time.perf_counter() - begin)
+        except BaseException as error:
+            self._in_flight.setdefault(BROKEN, self)
+            self._channel.break_off(self, error)
+            raise
 
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all rounds are done."""
@@ -203,10 +216,9 @@ class NativePlan(BoundPlan):
         self._state[self._MAY_WAIT] = 0
 
     def error(self) -> MPI.Exception:
-        """Return what went wrong in a run of a background thread."""
+        """Return what went wrong in a run."""
         from collectives.executors import program
 
-        self._state[self._NEXT] = 0
         return MPI.Exception(int(self._state[program.ERROR]))
 
     def _begin(self) -> None:
@@ -229,19 +241,11 @@ class NativePlan(BoundPlan):
         said = self._go(self._address)
         self._state[self._MAY_WAIT] = 1
         if said < 0:
-            self._fail()
+            raise self.error()
         if said:
             # It needs no help any more; the caller still waits for it, but others need not.
             self._in_flight.pop(self._tag, None)
         return bool(said)
-
-    def _fail(self) -> None:
-        from collectives.executors import program
-
-        self._in_flight.pop(self._tag, None)
-        self._state[self._NEXT] = 0
-        self._stop()
-        raise MPI.Exception(int(self._state[program.ERROR]))
 
 
 def _handle(thing: MPI.Comm | MPI.Datatype) -> int:

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from collectives.blocks import Blocks
 from collectives.bound import BoundPlan
-from collectives.channel import check_comm, give_way, open_channel
+from collectives.channel import check_comm, give_way, harmless, is_harmless, open_channel
 from collectives.cuda_kernels import reduce
 from collectives.executors.layout import MESSAGE_BYTES, Stage, lay_out
 from collectives.memory import namespace, synchronize
@@ -116,8 +116,9 @@ class PythonPlan(BoundPlan):
     def _advance(self, current: _Round) -> None:
         try:
             current.finish()
-        except BaseException:  # of a user's operation: this run cannot go on, also not to be closed
-            self._stop()
+        except Exception as error:
+            if is_harmless(error):  # this run cannot go on, also not to be closed
+                self._stop()
             raise
         self._next += 1
         if self._next < len(self._rounds):
@@ -190,7 +191,12 @@ class _Round:
             # By rank, not by who holds what: so both sides of an exchange get the same bits, also
             # where an operation tells its operands apart (the sign of a zero, the bits of a NaN).
             first, second = (a.buffer, a.view) if a.lower else (a.view, a.buffer)
-            reduce(self._op, namespace(a.view), first, second, a.view)
+            try:
+                reduce(self._op, namespace(a.view), first, second, a.view)
+            except Exception as error:  # of a user's operation; all messages have come and gone
+                if not self._op.is_built_in:
+                    harmless(error)
+                raise
 
     def waiting_for(self) -> list[int]:
         left = {p for r, p in zip(self.requests, self.peers, strict=True) if not r.Get_status()}

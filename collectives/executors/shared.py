@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.blocks import share
-from collectives.channel import open_channel
+from collectives.channel import BROKEN, open_channel
 from collectives.executors import fields as f
 from collectives.executors.native import NotNative, check_numba
 from collectives.executors.turns import TurnPlan
@@ -86,7 +86,6 @@ class SharedPlan(TurnPlan):
         self._go = together.run
         self._in_flight = self._channel.in_flight
         self._DONE, self._OUT_OF_TURN = together.DONE, together.OUT_OF_TURN
-        self._over = False  # a run that `advance` has not told of
         self._open()
 
     def rebind(self, *regions: npt.NDArray[Any]) -> None:
@@ -95,9 +94,10 @@ class SharedPlan(TurnPlan):
         The plan holds no reference to them: they must live as long as it runs.
 
         Raises:
-            RuntimeError: the plan is closed, or its communicator was freed.
+            RuntimeError: the plan is closed, or its communicator was freed, or can no longer be
+                used.
         """
-        if self._closed:
+        if self._closed or self._in_flight:
             self._check_open("rebind")
         _bind(self._state, self._node, regions[0], regions[-1])
         self._job = None
@@ -106,14 +106,15 @@ class SharedPlan(TurnPlan):
         """Start and wait: one compiled call where no other run is in flight.
 
         Raises:
-            RuntimeError: the plan is closed or runs already, or its communicator was freed; or
-                another rank started runs in another order, and waits for one that was not started
-                here.
+            RuntimeError: the plan is closed or runs already, or its communicator was freed, or can
+                no longer be used; or another rank started runs in another order, and waits for one
+                that was not started here.
         """
+        if self._closed or self._running or self._in_flight:
+            super().run()
+            return
         try:
-            if self._closed or self._running or self._in_flight:
-                super().run()
-            elif self._traffic is None:
+            if self._traffic is None:
                 if (said := self._go(self._address)) != self._DONE:
                     self._go_on(said)
             else:
@@ -122,39 +123,30 @@ class SharedPlan(TurnPlan):
                     self._go_on(said, time.perf_counter() - begin)
                 else:
                     self._traffic.add(0, self.bytes_sent, time.perf_counter() - begin)
-        except BaseException:  # of a signal's: what has been begun may be waited for
-            if self._state[f.PHASE] and not self._running:
-                self._carry_on()
+        except BaseException as error:
+            self._in_flight.setdefault(BROKEN, self)
+            self._channel.break_off(self, error)
             raise
 
     def advance(self, *, may_wait: bool) -> bool:
         """Go on with this run, whose turn it is; return whether it is finished."""
-        if not self._over:
-            self._state[f.MAY_WAIT] = may_wait
-            try:
-                self._go(self._address)
-            finally:  # also where a signal comes
-                self._state[f.MAY_WAIT] = 1
-                said = self._state[f.SAID]
-                self._over = bool(said == self._DONE)
-                if said == self._OUT_OF_TURN:
-                    self._node.put_first(int(self._state[f.DUE]))
-        over, self._over = self._over, False
-        return over
+        self._state[f.MAY_WAIT] = may_wait
+        said = self._go(self._address)
+        self._state[f.MAY_WAIT] = 1
+        if said == self._OUT_OF_TURN:
+            self._node.put_first(int(self._state[f.DUE]))
+        return bool(said == self._DONE)
 
     def _go_on(self, said: int, seconds: float = 0.0) -> None:
         if said == self._OUT_OF_TURN:
             self._node.put_first(int(self._state[f.DUE]))
             super().run()
         else:
-            self._carry_on(seconds)
+            # It has waited for long: from here on as one that was started.
+            self._seconds = seconds
+            self._running = True
+            self._node.add(self)
             self.wait()
-
-    def _carry_on(self, seconds: float = 0.0) -> None:
-        """Treat the run that `run` has begun as one that was started."""
-        self._seconds = seconds
-        self._running = True
-        self._node.add(self)
 
     def waiting_for(self) -> list[int]:
         """Return the ranks that have not come as far as this one; [] where it does not wait."""
@@ -277,8 +269,11 @@ def _state(job: Job, node: Any, direct: bool) -> tuple[npt.NDArray[np.int64], li
 def _bind(
     state: npt.NDArray[np.int64], node: Any, source: npt.NDArray[Any], target: npt.NDArray[Any]
 ) -> None:
-    state[f.SOURCE], state[f.TARGET] = source.ctypes.data, target.ctypes.data
-    state[f.WINDOW], state[f.OFFSET] = node.find(source) if state[f.DIRECT] else (-1, 0)
+    read, written = source.ctypes.data, target.ctypes.data
+    window, offset = node.find(source) if state[f.DIRECT] else (-1, 0)
+    # With no call in between, and so no handler of a signal that might raise: all, or nothing.
+    state[f.SOURCE], state[f.TARGET] = read, written
+    state[f.WINDOW], state[f.OFFSET] = window, offset
 
 
 def lies_in_window(comm: MPI.Comm, arrays: Sequence[Any]) -> bool:
