@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from argparse import ArgumentTypeError
@@ -111,9 +112,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # As in ``| head``. Python itself would complain of what it cannot write at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # As in ``| head``.
+        _write_no_more()
         return _NOBODY_READS
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename:
+            raise
+        _write_no_more()
+        print(f"python -m collectives: error: standard output: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _write_no_more() -> None:
+    # Python itself would complain of what it cannot write at the end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

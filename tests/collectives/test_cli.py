@@ -210,6 +210,22 @@ def test_a_closed_pipe_ends_a_command_quietly(words):
     assert done.returncode == 141 or "--help" in words  # which argparse has not written either
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", ["list", "simulate ring -n 8 --bytes 8", "verify ring -n 4"])
+def test_a_full_disk_is_one_line(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "collectives", *words.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        )
+    assert done.returncode == 1
+    said = "python -m collectives: error: standard output: No space left on device\n"
+    assert done.stderr == said
+
+
 def test_a_closed_pipe_ends_the_ranks_quietly(tmp_path):
     (tmp_path / "talks.py").write_text("for i in range(10000):\n    print(i, flush=True)\n")
     with subprocess.Popen(

@@ -195,6 +195,9 @@ def test_a_file_that_is_no_table(tmp_path, text, message):
 
 
 def test_files_that_cannot_be_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TableError, match="pipe: is a pipe; needs a file"):
+        Table.load(tmp_path / "pipe")
     with pytest.raises(TableError, match=r"no\.toml: cannot be read: No such file or directory"):
         Table.load(tmp_path / "no.toml")
     with pytest.raises(TableError, match="cannot be read: Is a directory"):
