@@ -48,7 +48,8 @@ class CombinedPlan(BoundPlan):
         self._started = self._finished = 0
         plans = [part.plan for part in self._parts]
         for plan in plans:  # they end with this one: it starts some after the communicator is freed
-            self._channel.plans.discard(plan)
+            if isinstance(plan, BoundPlan):
+                self._channel.plans.discard(plan)
         self.messages = sum(plan.messages for plan in plans)
         self.bytes_sent = sum(plan.bytes_sent for plan in plans)
         self.scratch_bytes = sum(plan.scratch_bytes for plan in plans)
