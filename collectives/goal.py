@@ -15,6 +15,7 @@ from collectives.extent import Extent
 from collectives.model import Model
 from collectives.registry import Algorithm
 from collectives.step import Reduce, Round, Send, Zero, rounds_of
+from collectives.units import count_text
 
 
 def goal_lines(
@@ -41,7 +42,8 @@ def goal_lines(
         raise ValueError(f"size={size}: needs at least 1 rank")
     extent = Extent(algorithm, size, nbytes, element_bytes)
     nanoseconds = 1e9 * (model if model is not None else Model()).reduce_time
-    yield f"// {algorithm.collective.name} {algorithm.spec}, {size} ranks, {nbytes} bytes"
+    ranks = count_text(size, "rank")
+    yield f"// {algorithm.collective.name} {algorithm.spec}, {ranks}, {nbytes} bytes"
     yield f"num_ranks {size}"
     for rank in range(size):
         yield ""

@@ -22,6 +22,7 @@ from collectives.collective import Collective, Mask, Tokens
 from collectives.interpret import apply_round
 from collectives.registry import Algorithm
 from collectives.step import Recv, Reduce, Round, Send, Step, Zero, scalar
+from collectives.units import count_text
 
 MAX_COUNTS = 1 << 30
 """A proof keeps two counts of 2 bytes for each rank, block and token; with more it is refused."""
@@ -70,7 +71,7 @@ def verify(algorithm: Algorithm, size: int) -> Proof:
         ScheduleError: the algorithm is wrong; the message names the rank, the round and the block.
     """
     size = _whole("size", size)
-    label = f"{algorithm.collective.name} {algorithm.spec}, {size} ranks"
+    label = f"{algorithm.collective.name} {algorithm.spec}, {count_text(size, 'rank')}"
     try:
         blocks = _blocks_of(algorithm, size)
         goals = _goals(algorithm.collective, size, blocks)

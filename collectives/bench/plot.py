@@ -18,7 +18,7 @@ from collectives.model import Model
 from collectives.select import models_of, predicted
 from collectives.table import EXECUTORS, Table
 from collectives.topology import Topology
-from collectives.units import bytes_text
+from collectives.units import bytes_text, count_text
 
 Models: TypeAlias = "dict[str, Model | Topology]"
 
@@ -91,7 +91,7 @@ def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
                 _draw(f"{name}, {mode}", found, models, *pair)
         quiet = max(row.disturbed for row in rows) <= DISTURBED
         figure.suptitle(
-            f"{rows[0].ranks} ranks, {rows[0].mpi}; medians of the slowest rank"
+            f"{count_text(rows[0].ranks, 'rank')}, {rows[0].mpi}; medians of the slowest rank"
             + ("" if quiet else "; the machine was not quiet")
         )
         figure.savefig(path, dpi=150)

@@ -16,6 +16,7 @@ from collectives.bench.row import Row
 from collectives.bench.settings import OVERLAPS, Settings
 from collectives.bench.table import heading, rows, table
 from collectives.bench.ways import Builder, RefusedError
+from collectives.units import count_text
 
 Report = Callable[[str], object]
 
@@ -94,7 +95,7 @@ def about_machine(comm: MPI.Comm) -> str:
     pinned = pin(comm)
     nodes = len(set(comm.allgather(MPI.Get_processor_name())))
     return (
-        f"# {comm.Get_size()} ranks on {nodes} node{'s' if nodes > 1 else ''}, {library()}; "
+        f"# {count_text(comm.Get_size(), 'rank')} on {count_text(nodes, 'node')}, {library()}; "
         f"{os.cpu_count()} cores on the first node; {pinned}"
     )
 

@@ -196,4 +196,11 @@ def _summary(ranks: int, results: Sequence[_Length]) -> str:
             if i:
                 cells.append(f"{check.note:{_NOTE}}")
         lines.append("".join(cells).rstrip())
+    lines += [
+        "",
+        "# auto: what it takes over the best of what was timed in private memory (messages: of the "
+        "native executor)",
+        "# floor: the data in the window, over what the memory alone takes to read all vectors and "
+        "to write the sum to all places",
+    ]
     return "\n".join(lines)

@@ -153,7 +153,7 @@ def test_lengths_that_the_ranks_do_not_divide(name):
 def test_one_rank():
     done = bench("allreduce", "--ranks", "1", "--sizes", "64", "--budget", "10ms", "--repeat", "3")
     assert done.returncode == 0, done.stderr
-    assert "1 ranks on 1 node" in done.stdout
+    assert "1 rank on 1 node" in done.stdout
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
