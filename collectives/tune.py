@@ -44,7 +44,7 @@ POOR = 0.5
 
 _MODEL = 0.1  # of the budget: for the model
 _OVER = 0.1  # of the budget: by so much it is exceeded rather than that a section is left out
-_BRIEF = 30.0  # seconds of the budget: with less, the model is fitted to half of the lengths
+_BRIEF = 30.0  # seconds of the budget: with less, the model is fitted to fewer lengths
 
 Report = Callable[[str], object]
 
@@ -186,8 +186,10 @@ class _Tuning:
     def _measured_models(self) -> dict[str, Fit]:
         budget = self._wanted.budget
         scheduled = [e for e in self._executors if e in TRIED]
-        sizes = MESSAGES if budget >= _BRIEF else MESSAGES[::2]
-        fits = measure_models(self._comm, scheduled, sizes=sizes, budget=_MODEL * budget)
+        sizes, least = (MESSAGES, 5) if budget >= _BRIEF else (MESSAGES[::3], 3)
+        fits = measure_models(
+            self._comm, scheduled, sizes=sizes, budget=_MODEL * budget, least=least
+        )
         for executor, fit in fits.items():
             poor = "" if fit.residual <= POOR else ": it does not fit, and is left out of the table"
             residual = f"residual {100 * fit.residual:.0f} %"

@@ -19,7 +19,7 @@ def check_writable(option: str, path: Path) -> None:
     try:
         path.open("a").close()
         if not there:
-            path.unlink()
+            path.unlink(missing_ok=True)  # another rank may have been quicker
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from collectives.commands.arguments import (
 )
 from collectives.commands.files import another_machine, check_writable
 from collectives.commands.named import find_collectives
+from collectives.launch import launcher_size
 from collectives.machine import machine
 from collectives.table import EXECUTORS, PLACEMENTS, Table
 from collectives.table_reader import TableError
@@ -71,7 +73,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="for all, about (120s); a short one takes fewer lengths and fewer ways",
     )
     # A rank writes to its launcher: whether that writes to a terminal, it cannot tell.
-    parser.add_argument("--terminal", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--terminal", choices=("stderr", "both"), help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,11 +89,11 @@ def run(args: argparse.Namespace) -> int:
     find_collectives(args.collective)
     if not args.budget:
         raise UsageError("--budget 0: needs some time, as in 60s")
-    old = _table(args.check or args.output, needed=args.check is not None)
-    if args.check is None and old is not None and old.machine != machine():
-        raise UsageError(f"-o {args.output}: {another_machine(old)}; write to another file")
+    # Ranks that start together must not do this all at once: it writes to where the table goes.
+    if args.started is None and launcher_size(os.environ) is None:
+        _old(args)
     if args.started is None and sys.stderr.isatty():
-        args.argv = [*args.argv, "--terminal"]
+        args.argv = [*args.argv, "--terminal", "both" if sys.stdout.isatty() else "stderr"]
     try:
         comm = ranks.join("tune", args)
     except ranks.StartError as error:
@@ -100,7 +102,20 @@ def run(args: argparse.Namespace) -> int:
     from collectives.abort import abort_on_exception
 
     with abort_on_exception(comm):
+        old = comm.bcast(_old(args) if comm.Get_rank() == 0 else None)
         return _measure(comm, args, old)
+
+
+def _old(args: argparse.Namespace) -> Table | None:
+    """Return the table to check or to add to; None where there is none yet.
+
+    Raises:
+        UsageError: it cannot be read or written, or is of another machine.
+    """
+    old = _table(args.check or args.output, needed=args.check is not None)
+    if args.check is None and old is not None and old.machine != machine():
+        raise UsageError(f"-o {args.output}: {another_machine(old)}; write to another file")
+    return old
 
 
 def _table(path: Path, *, needed: bool) -> Table | None:
@@ -151,7 +166,8 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, old: Table | None) -> int
         return 1 if worst.ratio > LIMIT else 0
     if old is not None:
         _check_home(old)
-    table = tune(comm, wanted, _say, _Shown(sys.stderr, terminal=args.terminal))
+    say = _say if args.terminal != "both" else _say_anew
+    table = tune(comm, wanted, say, _Shown(sys.stderr, terminal=args.terminal is not None))
     if not table.sections:
         if comm.Get_rank() == 0:
             print(
@@ -165,6 +181,9 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, old: Table | None) -> int
         merged.save(args.output)
         _say(f"written: {args.output}, {len(merged.sections)} sections")
     return 0
+
+
+_ANEW = "\r\x1b[K"  # to a terminal: write this line anew
 
 
 class _Shown:
@@ -188,7 +207,7 @@ class _Shown:
             return
         text = f"section {p.section} of {p.sections}: {p.title}, {p.length} of {p.lengths} lengths"
         # It goes before the lines of the section come.
-        self._write("\r\x1b[K" + ("" if done else f"{text}; {left}"))
+        self._write(_ANEW + ("" if done else f"{text}; {left}"))
 
     def _write(self, text: str) -> None:
         self._out.write(text)
@@ -222,3 +241,8 @@ def joined(old: Table | None, new: Table) -> Table:
 
 def _say(line: str) -> None:
     print(line, flush=True)
+
+
+def _say_anew(line: str) -> None:
+    """Write a line where that of `_Shown` may be."""
+    _say(_ANEW + line)
