@@ -108,9 +108,7 @@ def add_chance(parser: argparse.ArgumentParser) -> None:
         metavar="TIME:CHANCE",
         help="hold ranks up for TIME in the mean, each with that chance in each round: 100us:0.01",
     )
-    chance.add_argument(
-        "--seed", type=_natural, default=0, metavar="N", help="of the random numbers (0)"
-    )
+    chance.add_argument("--seed", type=_natural, metavar="N", help="of the random numbers (0)")
     chance.add_argument(
         "--runs", type=positive, default=1, metavar="N", help="simulate with N seeds (1)"
     )
@@ -151,12 +149,20 @@ def costs(args: argparse.Namespace, size: int) -> Model | Topology | None:
 
 
 def noise(args: argparse.Namespace) -> Noise | None:
-    """Return the noise that the options describe, with the first seed."""
+    """Return the noise that the options describe, with the first seed; None: there is none.
+
+    Raises:
+        UsageError: there is a seed, but no noise.
+    """
     if args.noise is None and args.interrupt is None:
+        if args.seed is not None:
+            raise UsageError(
+                f"--seed {args.seed}: without --noise or --interrupt nothing is random"
+            )
         return None
     late, kind = args.noise or (0.0, "exponential")
     interruption, chance = args.interrupt or (0.0, 0.0)
-    return Noise(late, interruption, chance, kind, args.seed)
+    return Noise(late, interruption, chance, kind, args.seed or 0)
 
 
 def stragglers(
@@ -193,8 +199,9 @@ def chance_lines(args: argparse.Namespace) -> list[str]:
             f"chance {chance:g} in each round"
         )
     if args.noise is not None or args.interrupt is not None:
-        last = args.seed + args.runs - 1
-        lines.append(f"seed         {args.seed}" + (f" to {last}" if args.runs > 1 else ""))
+        seed = args.seed or 0
+        more = f" to {seed + args.runs - 1}" if args.runs > 1 else ""
+        lines.append(f"seed         {seed}{more}")
     return lines
 
 

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             model,
             start=start,
             slow=slow,
-            noise=noise and replace(noise, seed=args.seed + k),
+            noise=noise and replace(noise, seed=noise.seed + k),
             element_bytes=args.element_bytes,
         )
         for k in range(args.runs)

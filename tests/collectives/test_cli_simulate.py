@@ -125,6 +125,7 @@ def test_a_hundred_thousand_ranks(capsys):
         ("--interrupt 1us:2", "'1us:2' is not TIME:CHANCE"),
         ("--seed -1", "'-1' is not a whole number of 0 or more"),
         ("--seed x", "'x' is not a whole number of 0 or more"),
+        ("--seed 3", "--seed 3: without --noise or --interrupt nothing is random"),
         ("--runs 3", "--runs 3: without --noise or --interrupt all are alike"),
         ("--runs 0 --noise 1us", "'0' is not a whole number above 0"),
         ("--nodes 5", "--nodes 5: there are 4 ranks"),
