@@ -458,6 +458,15 @@ def test_times():
     ]
 
 
+def test_bench_says_before_the_ranks_start_that_no_executor_can_be_had(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bench", "bcast", "--executor", "native,shared"])
+    assert ended.value.code == 2
+    said = "--executor native,shared: needs numba (pip install 'hpcdl[native]')"
+    assert capsys.readouterr().err == f"python -m collectives bench: error: {said}\n"
+
+
 def test_bench_refuses_what_does_not_fit_in_memory():
     done = command("bench", "allreduce", "--sizes", "64G", "--algorithm", "ring")
     assert done.returncode != 0

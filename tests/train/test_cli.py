@@ -21,6 +21,12 @@ def test_help_has_examples(words):
     assert "example" in done.stdout
 
 
+def test_no_command_gives_help():
+    done = hpcdl()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hpcdl train digits-cnn -n 4" in done.stdout
+
+
 def test_the_example_is_a_configuration(tmp_path):
     done = hpcdl("config", "--example")
     path = tmp_path / "my.toml"
