@@ -2,6 +2,7 @@ import io
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -262,6 +263,39 @@ def test_all_that_can_be_had_is_tuned_and_checked(comm, monkeypatch):
     pytest.importorskip("numba")
     with pytest.raises(ValueError, match="needs one that runs schedules, native or python"):
         tune(comm, Wanted(executors=("shared",)))
+
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize(("disturbed", "left"), [(0.0, 2), (0.4, 2), (0.9, 0)])
+def test_a_machine_that_is_not_quiet_is_told(comm, monkeypatch, disturbed, left):
+    from collectives import trials
+    from collectives.allowance import Costs, Share
+    from collectives.tune import Wanted, tune
+
+    def measure(*args, **kwargs):
+        found = trials_measure(*args, **kwargs)
+        return [replace(timing, disturbed=disturbed, calm=False) for timing in found]
+
+    trials_measure = trials.measure
+    monkeypatch.setattr(trials, "measure", measure)
+    monkeypatch.setattr("collectives.tune.has_own_cores", lambda comm: True)
+    fits = {"python": FITS["python"]}
+    monkeypatch.setattr("collectives.tune.measure_models", lambda *args, **kwargs: fits)
+    monkeypatch.setattr(Costs, "share", lambda self, sizes, *rest: Share(tuple(sizes), 3))
+    wanted = Wanted((BCAST, BARRIER), (8, 64), ("python",), ("private",), budget=0.1)
+    said = []
+    found = tune(comm, wanted, said.append)
+    assert len(found.sections) == left
+    told = [line for line in said if "the machine is not quiet" in line]
+    if comm.rank or not disturbed:
+        assert not told
+        return
+    part = f"in up to {100 * disturbed:.0f} % of the runs a rank lost its core to another program"
+    then = "left out of the table" if not left else "only clear differences count"
+    assert told[0] == f"bcast, private: the machine is not quiet: {part}: {then}"
+    lost = "; left out of the table: bcast, private; barrier, private" if not left else ""
+    assert told[-1] == f"the machine is not quiet: {part}{lost}; measure again when it is"
+    assert len(told) == 3
 
 
 @pytest.mark.ranks(3)
