@@ -15,7 +15,7 @@ import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.agreement import agree, agree_counts
 from collectives.arguments import at
 from collectives.blocks import Blocks, Joined, Regions
-from collectives.channel import open_channel
+from collectives.channel import BROKEN, open_channel
 from collectives.collective import Collective
 from collectives.decide import DIRECT, SCHEDULED, decide
 from collectives.executors.background import BackgroundPlan
@@ -104,12 +104,20 @@ def bind_job(
     settings = settings_of(options)
     if settings.check:
         check_agreement(job, comm, settings)
-    if settings.timeout is None:
-        plan = _bound(job, comm, settings, tag)
-    else:
-        _warm_up(job)
-        plan = watched(lambda: _bound(job, comm, settings, tag), comm, settings.timeout)
-    plan.collective = job.collective.name
+    channel = open_channel(comm)
+    try:
+        if settings.timeout is None:
+            plan = _bound(job, comm, settings, tag)
+        else:
+            _warm_up(job)
+            plan = watched(lambda: _bound(job, comm, settings, tag), comm, settings.timeout)
+        plan.collective = job.collective.name
+    except Exception:
+        raise
+    except BaseException as error:  # as of Ctrl-C: the ranks may count their plans differently now
+        channel.in_flight.setdefault(BROKEN, channel)
+        channel.break_off(channel, error)
+        raise
     return plan
 
 

@@ -162,10 +162,10 @@ class BoundPlan(Plan):
         if self._traffic is not None:
             self._traffic.add(self.messages, self.bytes_sent, self._seconds)
 
-    def _check_idle(self) -> None:
-        self._check_open("start")
+    def _check_idle(self, what: str = "start") -> None:
+        self._check_open(what)
         if self._running:
-            raise harmless(RuntimeError("start: this plan runs already; wait for it first"))
+            raise harmless(RuntimeError(f"{what}: this plan runs already; wait for it first"))
 
     def _check_open(self, what: str) -> None:
         self._channel.check()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from collectives.bind import Job, bind_job, check_agreement
-from collectives.channel import open_channel
+from collectives.channel import BROKEN, open_channel
 from collectives.executors.native import can_run
 from collectives.options import Settings, settings_of
 from collectives.plan import Plan
@@ -28,10 +28,15 @@ class Calls:
     """The plans that a communicator keeps.
 
     All ranks make the same calls in the same order, so all keep the same plans.
+
+    Attributes:
+        interrupted: the arrays of calls that an exception has interrupted: others may write to them
+            still, and the plans do not hold them.
     """
 
     def __init__(self) -> None:
         self._plans: OrderedDict[Hashable, Plan] = OrderedDict()
+        self.interrupted: list[object] = []
 
     def get(self, key: Hashable) -> Plan | None:
         """Return the plan for a kind of call, if there is one."""
@@ -76,21 +81,28 @@ def call(job: Job, comm: MPI.Comm, **options: Unpack[Options]) -> tuple[str, str
         with bind_job(job, comm, **options) as plan:
             plan.run()
         return plan.algorithm, plan.executor
-    calls = calls_of(comm)
+    channel = open_channel(comm)
+    calls = channel.companion(Calls, Calls)
     key = key_of(job, settings)
     kept = calls.get(key)
-    if kept is not None:
-        kept.rebind(*arrays)
-        _run(kept, settings)
-        return kept.algorithm, kept.executor
     options["traffic"] = None  # kept plans serve all calls; `_run` counts
-    plan = bind_job(job, comm, **options)
-    _run(plan, settings)
-    if plan.can_rebind:
-        plan.rebind(*arrays)  # so it forgets them
-        calls.keep(key, plan)
-    else:
-        plan.close()
+    plan = kept or bind_job(job, comm, **options)
+    try:
+        if kept is not None:
+            kept.rebind(*arrays)
+            _run(kept, settings)
+        else:
+            _run(plan, settings)
+            if plan.can_rebind:
+                plan.rebind(*arrays)  # so it forgets them
+                calls.keep(key, plan)
+            else:
+                plan.close()
+    except BaseException as error:
+        calls.interrupted += [arrays]
+        channel.in_flight.setdefault(BROKEN, plan)
+        channel.break_off(plan, error)
+        raise
     return plan.algorithm, plan.executor
 
 

@@ -142,10 +142,10 @@ class Channel:
         """
         if BROKEN in self.in_flight:
             raise RuntimeError(
-                f"this communicator can no longer be used: {self._broken or 'a run'} was "
-                "interrupted, and no rank knows how far it has come. End the job (see "
-                f"collectives.abort_on_exception) (rank {self.comm.Get_rank()} of "
-                f"{self.comm.Get_size()})"
+                "this communicator can no longer be used: "
+                f"{self._broken or 'a run was interrupted'}, and nobody knows how far that has "
+                "come. End the job (see collectives.abort_on_exception) "
+                f"(rank {self.comm.Get_rank()} of {self.comm.Get_size()})"
             )
 
     def break_off(self, run: InFlight, error: BaseException) -> None:
@@ -161,9 +161,12 @@ class Channel:
             if self.in_flight.get(BROKEN) is run:
                 del self.in_flight[BROKEN]
             return
-        name = ", ".join(getattr(run, part, "") for part in ("algorithm", "executor"))
-        what = "a run" if name == ", " else f"a run ({name})"
-        self._broken = f"{what}, by {type(error).__name__}: {error},".replace(": ,", ",")
+        what = "the making of a plan" if run is self else "a run"
+        told = {part: getattr(run, part, "") for part in ("collective", "algorithm", "executor")}
+        if told["algorithm"]:
+            what = " ".join(["a run of", *filter(None, told.values())])
+        why = f"{type(error).__name__}: {error}".removesuffix(": ")
+        self._broken = f"{what} was interrupted by {why}"
 
     def companion(self, kind: type[C], make: Callable[[], C]) -> C:
         """Return what another module keeps for the communicator; it is made at first use.

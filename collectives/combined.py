@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mpi4py import MPI
 
 from collectives.bound import BoundPlan
-from collectives.channel import open_channel
+from collectives.channel import is_harmless, open_channel
 from collectives.plan import Plan
 
 
@@ -106,7 +106,8 @@ class CombinedPlan(BoundPlan):
         try:
             if step is not None:
                 step()
-        except BaseException:  # this run cannot go on, also not to be closed
-            self._channel.in_flight.pop(self._tag, None)
-            self._stop()
+        except Exception as error:
+            if is_harmless(error):  # this run cannot go on, also not to be closed
+                self._channel.in_flight.pop(self._tag, None)
+                self._stop()
             raise

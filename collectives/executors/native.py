@@ -156,11 +156,11 @@ class NativePlan(BoundPlan):
         The plan holds no reference to them: they must live as long as it runs.
 
         Raises:
-            RuntimeError: the plan is closed, or its communicator was freed, or can no longer be
-                used.
+            RuntimeError: the plan is closed or under way, or its communicator was freed, or can no
+                longer be used.
         """
         if self._closed or self._in_flight:
-            self._check_open("rebind")
+            self._check_idle("rebind")
         try:
             for i, region in enumerate(regions, 1):
                 self._bases[i] = region.__array_interface__["data"][0]

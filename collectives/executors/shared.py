@@ -94,11 +94,11 @@ class SharedPlan(TurnPlan):
         The plan holds no reference to them: they must live as long as it runs.
 
         Raises:
-            RuntimeError: the plan is closed, or its communicator was freed, or can no longer be
-                used.
+            RuntimeError: the plan is closed or under way, or its communicator was freed, or can no
+                longer be used.
         """
         if self._closed or self._in_flight:
-            self._check_open("rebind")
+            self._check_idle("rebind")
         _bind(self._state, self._node, regions[0], regions[-1])
         self._job = None
 

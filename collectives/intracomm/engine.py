@@ -246,7 +246,7 @@ class Engine:
                 channel.give_back(tag)
 
         running = Running(
-            plan, work, tag, channel.in_flight, self._progress, complete, release, lane, once=once
+            plan, work, tag, channel, self._progress, complete, release, lane, once=once
         )
         return plan, running, handle_tag
 
@@ -273,8 +273,10 @@ class Engine:
         self, collective: str, read: Reader, args: tuple[Any, ...]
     ) -> tuple[Work | None, bool]:
         """Return what is to be done, where we know how, and whether it is ours."""
-        if self._opened is not None and self._opened.freed:
-            raise RuntimeError(f"{collective}: this communicator was freed")
+        if self._opened is not None:
+            self._opened.check()
+            if self._opened.freed:
+                raise RuntimeError(f"{collective}: this communicator was freed")
         wanted = self._wanted[collective]
         if wanted == LIBRARY:
             return None, False

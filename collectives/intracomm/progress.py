@@ -43,6 +43,9 @@ class Unfinished(Protocol):
     def linger(self) -> bool:
         """Go on as long as the other ranks do; return whether it got on. The lock is held."""
 
+    def break_off(self, error: BaseException) -> None:
+        """Note that an exception came out of the middle of this; perhaps the lock is held."""
+
 
 class Awaited(Unfinished, Protocol):
     """A collective that can be waited for."""
@@ -145,11 +148,15 @@ class Progress:
 
 
 def _advance(this: Unfinished) -> None:
-    if this.lock.acquire(blocking=False):  # whoever has it makes progress
-        try:
-            this.advance()
-        finally:
-            this.lock.release()
+    try:
+        if this.lock.acquire(blocking=False):  # whoever has it makes progress
+            try:
+                this.advance()
+            finally:
+                this.lock.release()
+    except BaseException as error:
+        this.break_off(error)
+        raise
 
 
 def _linger(this: Unfinished) -> bool:

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from collectives.bind import Job
 from collectives.calls import calls_of, key_of
+from collectives.channel import BROKEN, open_channel
 from collectives.options import Options, settings_of
 
 
@@ -25,6 +26,7 @@ class Quick:
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._calls = calls_of(comm)
+        self._channel = open_channel(comm)
         self._keys: dict[tuple[np.dtype[Any], int, int], Hashable] = {}
 
     def allreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op) -> bool:
@@ -45,12 +47,18 @@ class Quick:
         ):
             return False
         plan = self._calls.get(key)
-        if plan is None:
+        if plan is None or self._channel.freed:
             return False
         if sendbuf is not MPI.IN_PLACE:
             recvbuf[...] = sendbuf
-        plan.rebind(recvbuf)
-        plan.run()
+        try:
+            plan.rebind(recvbuf)
+            plan.run()
+        except BaseException as error:
+            self._calls.interrupted += [recvbuf]
+            self._channel.in_flight.setdefault(BROKEN, plan)
+            self._channel.break_off(plan, error)
+            raise
         return True
 
     def learn(self, recvbuf: Any, op: MPI.Op, job: Job, options: Options) -> None:

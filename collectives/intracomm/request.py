@@ -41,10 +41,15 @@ class _Waiting(_Request):
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until the collective is finished."""
+        self._running.channel.check()
         begin = perf_counter()
-        with self._limit():
-            self._progress.wait_for(self._running)
-        super().Wait(status)
+        try:
+            with self._limit():
+                self._progress.wait_for(self._running)
+            super().Wait(status)
+        except BaseException as error:
+            self._running.break_off(error)
+            raise
         if self._waited is not None:
             self._waited(perf_counter() - begin)
         self._running.raise_error()
@@ -52,10 +57,15 @@ class _Waiting(_Request):
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished."""
+        self._running.channel.check()
         begin = perf_counter()
-        self._progress.go_on()
-        self._running.help_others()
-        done = super().Test(status)
+        try:
+            self._progress.go_on()
+            self._running.help_others()
+            done = super().Test(status)
+        except BaseException as error:
+            self._running.break_off(error)
+            raise
         if self._waited is not None:
             self._waited(perf_counter() - begin)
         self._running.raise_error()
@@ -63,9 +73,14 @@ class _Waiting(_Request):
 
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished. The request stays."""
-        self._progress.go_on()
-        self._running.help_others()
-        return super().Get_status(status)
+        self._running.channel.check()
+        try:
+            self._progress.go_on()
+            self._running.help_others()
+            return super().Get_status(status)
+        except BaseException as error:
+            self._running.break_off(error)
+            raise
 
     def wait(self, status: MPI.Status | None = None) -> Any:
         """Wait until the collective is finished."""
@@ -127,9 +142,18 @@ class Persistent(_Waiting, MPI.Prequest):
 
     def Start(self) -> None:
         """Begin. Does not block."""
-        with self.lock:
-            super().Start()
-            self._begin_if(lambda: True)
+        self._running.channel.check()
+        try:
+            with self.lock:
+                super().Start()
+                self._begin_if(lambda: True)
+        except BaseException as error:
+            self._running.break_off(error)
+            raise
+
+    def break_off(self, error: BaseException) -> None:
+        """Note that an exception came out of the middle of this."""
+        self._running.break_off(error)
 
     def advance(self) -> bool:
         """Begin, if the library has started it; return whether there was nothing to do."""
@@ -152,20 +176,24 @@ class Persistent(_Waiting, MPI.Prequest):
 
     def Free(self) -> None:
         """Free the request and what belongs to it; a run under way is finished before."""
-        with self.lock:
-            self.begin_if_started()
+        if not self._running.channel.broken:
+            with self.lock:
+                self.begin_if_started()
         self._progress.unwatch(self)
         self._running.close()
         super().Free()
 
     def Wait(self, status: MPI.Status | None = None) -> Literal[True]:
         """Wait until the collective is finished; at once where it is not started."""
-        with self.lock:
-            self.begin_if_started()
+        self._begin_if_necessary()
         return super().Wait(status)
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished, or not started."""
+        self._begin_if_necessary()
+        return super().Test(status)
+
+    def _begin_if_necessary(self) -> None:
+        self._running.channel.check()
         with self.lock:
             self.begin_if_started()
-        return super().Test(status)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 
-from collectives.channel import InFlight
+from collectives.channel import BROKEN, Channel
 from collectives.intracomm.lane import Lane
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.work import Work
@@ -25,7 +25,7 @@ class Running:
         plan: bound to the job of ``work``, with the tag ``tag``.
         work: what to do.
         tag: of the messages of the plan.
-        in_flight: the runs in flight on the communicator, by tag.
+        channel: of the communicator.
         progress: looks after it.
         complete: called when it is finished.
         release: called when the plan is closed.
@@ -36,6 +36,7 @@ class Running:
         tag: as above.
         lock: held by whoever lets it go on.
         under_way: it has begun and is not finished.
+        channel: as above.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Running:
         plan: Plan,
         work: Work,
         tag: int,
-        in_flight: MutableMapping[int, InFlight],
+        channel: Channel,
         progress: Progress,
         complete: Callable[[], None],
         release: Callable[[], None],
@@ -56,7 +57,7 @@ class Running:
         self._plan: Plan | None = plan
         self._work: Work | None = work
         self.tag = tag
-        self._in_flight = in_flight
+        self.channel = channel
         self._progress = progress
         self._complete, self._release, self._lane = complete, release, lane
         self._once = once
@@ -69,20 +70,22 @@ class Running:
     def begin_if(self, wanted: Callable[[], bool]) -> bool:
         """Begin, unless it is under way or ``wanted`` says no; return whether it has begun."""
         with self.lock:
-            if self.under_way or not wanted():
+            if self.under_way or self.channel.broken or not wanted():
                 return False
             assert self._plan is not None
             assert self._work is not None
             for copy in self._work.before:
                 copy()
-            # The plan leaves this in its place, so that nobody finds the plan itself.
-            self._in_flight[self.tag] = self
             try:
+                # The plan leaves this in its place, so that nobody finds the plan itself.
+                self.channel.in_flight[self.tag] = self
                 self._plan.start()
-            except BaseException:
-                self._in_flight.pop(self.tag, None)
+                self.under_way = True
+            except BaseException as error:
+                self.break_off(error)
+                if not self.channel.broken:
+                    self.channel.in_flight.pop(self.tag, None)
                 raise
-            self.under_way = True
         self._progress.add(self)
         return True
 
@@ -91,9 +94,14 @@ class Running:
         if not self.lock.acquire(blocking=False):
             return False
         try:
+            if self.channel.broken:
+                return False
             return self._plan is None or self._error is not None or self._plan.progress()
-        except Exception as error:  # not of the call that lets this one go on
-            self._error = error
+        except BaseException as error:
+            self.break_off(error)
+            if not isinstance(error, Exception):
+                raise
+            self._error = error  # not of the call that lets this one go on
             return True
         finally:
             self.lock.release()
@@ -103,19 +111,20 @@ class Running:
 
         The lock is held. What begins meanwhile is looked after by the thread of `Progress`.
         """
-        if self._lane is None or not self.under_way or len(self._in_flight) > 1:
+        if self._lane is None or not self.under_way or len(self.channel.in_flight) > 1:
             return False
         try:
             self._lane.go_on(may_wait=True)
-        except Exception as error:
+        except BaseException as error:
+            self.break_off(error)
+            if not isinstance(error, Exception):
+                raise
             self._error = error
         return True
 
     def help_others(self) -> None:
         """Let all else that is in flight on the communicator go on. Not for other threads."""
-        for run in list(self._in_flight.values()):
-            if run is not self:
-                run.progress()
+        self.channel.progress(self)
 
     def linger(self) -> bool:
         """Go on as long as the other ranks do; return whether it got on. The lock is held."""
@@ -133,6 +142,8 @@ class Running:
         """Go on without waiting; return whether it is finished. The lock is held."""
         if not self.under_way:
             return True
+        if self.channel.broken:
+            return False
         assert self._plan is not None
         assert self._work is not None
         try:
@@ -142,7 +153,10 @@ class Running:
                 self._plan.wait()  # it is through; this lets no other run go on
                 for copy in self._work.after:
                     copy()
-        except Exception as error:
+        except BaseException as error:
+            self.break_off(error)
+            if not isinstance(error, Exception):
+                raise
             self._error = error
         self.under_way = False
         self._progress.remove(self)
@@ -151,8 +165,17 @@ class Running:
         self._complete()
         return True
 
+    def break_off(self, error: BaseException) -> None:
+        """Break the channel, with what has come out of the middle of this (see `Channel`)."""
+        run = self._plan or self
+        self.channel.in_flight.setdefault(BROKEN, run)
+        self.channel.break_off(run, error)
+
     def close(self) -> None:
         """Close the plan, now or when it is finished: it will not be begun again."""
+        if self.channel.broken:
+            self.channel.kept.append(self)
+            return
         with self.lock:
             self._once = True
             if not self.under_way:

@@ -222,7 +222,7 @@ def test_the_thread_that_looks_after_them_is_one_and_ends(comm):
 
 @pytest.mark.ranks(2)
 def test_an_error_on_the_way_is_raised_by_the_wait(comm):
-    ours = as_intracomm(comm, bcast="binomial", executor="python")
+    ours = as_intracomm(comm.Dup(), bcast="binomial", executor="python")
     # What the ranks say differs: the library, too, finds that only when the message has come.
     buf = np.zeros(100 if comm.rank == 0 else 1)
     request = ours.Ibcast(buf, 0)
@@ -231,6 +231,9 @@ def test_an_error_on_the_way_is_raised_by_the_wait(comm):
     else:
         with pytest.raises(MPI.Exception):
             request.Wait()
+        with pytest.raises(RuntimeError, match="a run of bcast binomial python was interrupted by"):
+            ours.Bcast(buf, 0)
+    ours.Free()
 
 
 @pytest.mark.ranks(2, 3, 4, 8, every_mpi=True)
