@@ -156,6 +156,7 @@ class _Tuning:
         self._own_cores = has_own_cores(comm)
         self._clock, self._costs = Clock(comm, wanted.budget), Costs()
         self._fits = self._measured_models()
+        self._try_costs()
         self._all: dict[_Case, tuple[tuple[int, ...], tuple[Way, ...]]] = {}
         self._disturbed: list[float] = []
         self._busy: list[str] = []
@@ -195,6 +196,14 @@ class _Tuning:
             residual = f"residual {100 * fit.residual:.0f} %"
             self._say(f"{executor}: {model_text(fit.model)}; {residual}{poor}")
         return fits
+
+    def _try_costs(self) -> None:
+        """See how quick the machine is, before the first section is planned by it."""
+        nbytes = self._wanted.sizes[0]
+        before = self._clock.left()
+        _run_once(self._comm, self._wanted.collectives[0], nbytes, self._wanted, self._executors)
+        seconds = before - self._clock.left()
+        self._costs.learn(nbytes, len(self._executors), seconds)
 
     def _plan(self, waiting: Sequence[_Case], i: int) -> _Plan | None:
         """Return what to time of one of the cases that wait; None: its part is too short for it."""
@@ -379,6 +388,13 @@ def _collected() -> Iterator[None]:
 def _start(comm: MPI.Comm, wanted: Wanted, executors: Sequence[str]) -> None:
     """Compile what is needed, before the time begins."""
     for collective in wanted.collectives:
-        ways = [Way(next(variants(collective, comm.Get_size())), e) for e in executors]
-        ways = [way if way.executor != "shared" else SHARED for way in ways]
-        Timer(comm, collective, "private", wanted.dtype, silent).time(8, ways, 0.0, 1, 1)
+        _run_once(comm, collective, 8, wanted, executors)
+
+
+def _run_once(
+    comm: MPI.Comm, collective: Collective, nbytes: int, wanted: Wanted, executors: Sequence[str]
+) -> None:
+    """Make a way of each executor, check it and run it a few times."""
+    ways = [Way(next(variants(collective, comm.Get_size())), e) for e in executors]
+    ways = [way if way.executor != "shared" else SHARED for way in ways]
+    Timer(comm, collective, "private", wanted.dtype, silent).time(nbytes, ways, 0.0, 5, 5)
