@@ -47,8 +47,8 @@ KEYS = {
     "chosen": str,
     "overlap": NUMBER,
     "native_overlap": NUMBER,
-    "disturbed": float,
     "calls": int,
+    "disturbed": float,
 }
 NO_FORMS = {
     "bcast": OUT_OF_PLACE,
