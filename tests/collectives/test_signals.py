@@ -10,7 +10,7 @@ import pytest
 import collectives
 from collectives.fusion import plan_allreduce_many
 from tests.collectives.cases import EXECUTORS
-from tests.collectives.jobs import run_job
+from tests.collectives.jobs import PREFIXES, run_job
 
 pytestmark = pytest.mark.skipif("shared" not in EXECUTORS, reason="numba is not installed")
 
@@ -219,3 +219,59 @@ def test_an_exception_anywhere_in_a_run_never_makes_a_result_wrong(tmp_path, pyt
     script = EVERYWHERE.replace("WAY)", f"{way})")
     done, _ = run_job(tmp_path, pytestconfig, "", 2, script, timeout=90)
     assert "{'broken': " in done.stdout, done.stderr
+
+
+CTRL_C = """
+import os, signal, threading, time
+import numpy as np
+from mpi4py import MPI
+import collectives
+
+world, x = MPI.COMM_WORLD, np.ones(1000)
+comm = world.Dup()
+plan = collectives.plan_allreduce(x, comm=comm, **WAY)
+plan.run()
+collectives.allreduce(x, comm=comm, executor="shared")
+if world.rank == 1:  # never comes
+    time.sleep(60)
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    HOW
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+
+
+def call():
+    collectives.allreduce(x, comm=comm, executor="shared")
+
+
+for use in (plan.run, plan.start, plan.test, plan.wait, call):
+    try:
+        use()
+    except RuntimeError as error:
+        assert "this communicator can no longer be used: a run of allreduce" in str(error), error
+        assert "was interrupted by KeyboardInterrupt" in str(error), error
+        print("refused", flush=True)
+plan.close()
+world.Abort(7)
+"""
+
+
+@pytest.mark.parametrize("mpi", PREFIXES)
+@pytest.mark.parametrize(
+    ("way", "how"),
+    [
+        ({"executor": "shared"}, "plan.run()"),
+        ({"executor": "shared"}, "plan.start(); plan.wait()"),
+        ({"executor": "shared"}, "collectives.allreduce(x, comm=comm, executor='shared')"),
+        ({"background": True}, "plan.run()"),
+    ],
+    ids=str,
+)
+def test_ctrl_c_breaks_the_communicator(tmp_path, pytestconfig, mpi, way, how):
+    script = CTRL_C.replace("WAY", f"{way}").replace("HOW", how)
+    done, seconds = run_job(tmp_path, pytestconfig, mpi, 2, script)
+    assert done.stdout.count("interrupted\n") == 1, done.stderr
+    assert done.stdout.count("refused\n") == 5, done.stderr
+    assert done.returncode != 0
+    assert seconds < 40
