@@ -55,13 +55,17 @@ def test_a_long_wait_without_a_signal(comm):
     x = np.full(100_000, comm.rank + 1.0)
     traffic = collectives.Traffic()
     with collectives.plan_allreduce(x, comm=comm, executor="shared", traffic=traffic) as plan:
+        seconds = 0.0
         for _ in range(2):
             if comm.rank:
                 time.sleep(0.4)
+            begin = time.perf_counter()
             plan.run()
+            seconds += time.perf_counter() - begin
     assert (x == 6).all()
-    if comm.rank == 0:
-        assert 0.7 < traffic.seconds < 3
+    if comm.rank == 0:  # it has gone in and out of the compiled loop several times
+        assert seconds > 0.2
+        assert 0.9 * seconds < traffic.seconds <= seconds
 
 
 @pytest.fixture
