@@ -1,12 +1,13 @@
 import io
 from types import SimpleNamespace
 
-from mpi4py import MPI
+import pytest
 
 from hpcdl.hooks import Progress, progress
 
 
-def test_rate_and_time_left_are_of_the_steps_since_the_line_before(monkeypatch):
+@pytest.mark.ranks(1)
+def test_rate_and_time_left_are_of_the_steps_since_the_line_before(comm, monkeypatch):
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     run = SimpleNamespace(
@@ -14,7 +15,7 @@ def test_rate_and_time_left_are_of_the_steps_since_the_line_before(monkeypatch):
         steps=100,
         epoch=0,
         data=SimpleNamespace(steps_per_epoch=100),
-        comm=MPI.COMM_SELF,
+        comm=comm,
         tally=[0.0, 0.0, 0.0],
         traffic=SimpleNamespace(seconds=0.0),
         layer_traffic=SimpleNamespace(seconds=0.0),
