@@ -113,7 +113,7 @@ def choose(
             return found
     models = models_of(executors, model, table, network=network)
     crowded = network and nbytes > size * INCAST_BYTES
-    return _from_models(collective, size, nbytes, models, () if not crowded else CROWDS)
+    return _from_models(collective, size, nbytes, models, CROWDS if crowded else ())
 
 
 def models_of(
