@@ -13,7 +13,7 @@ from collectives.channel import open_channel
 from collectives.collective import ALLREDUCE, ALLTOALL
 from collectives.executors.native import NotNative, can_run, check_numba, numba_is_there
 from collectives.executors.shared import check_shared, lies_in_window
-from collectives.libraries import LONG, cut, messages_are_quicker
+from collectives.libraries import cut, messages_are_quicker
 from collectives.options import Settings
 from collectives.registry import REGISTRY
 from collectives.select import choose
@@ -129,9 +129,9 @@ def _scheduled(
         network=network,
     )
     algorithm = choice.algorithm
-    long = network or job.nbytes >= LONG
-    if long and choice.source == "model" and job.collective is ALLREDUCE:
-        algorithm = cut(job.nbytes // size, MPI.get_vendor()[0]) or algorithm
+    if choice.source == "model" and job.collective is ALLREDUCE:
+        library = MPI.get_vendor()[0]
+        algorithm = cut(job.nbytes, size, library, network=network) or algorithm
     if settings.executor != "auto":
         return Decision(algorithm, settings.executor)
     return Decision(algorithm, "auto" if choice.executor == "native" else "python")

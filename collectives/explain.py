@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.collective import ALLREDUCE, BARRIER, Collective
-from collectives.libraries import CUT, LONG, QUICK, cut, messages_are_quicker
+from collectives.libraries import INSIDE, LONG, QUICK, cut, messages_are_quicker
 from collectives.model import Model
 from collectives.registry import REGISTRY
 from collectives.select import (
@@ -160,14 +160,16 @@ def explain(
 
 def _about_shared(collective: Collective, size: int, nbytes: int, placement: str) -> str:
     """Return when shared memory is taken, as `collectives.decide` decides, up to what follows."""
+    rings = {}
+    if collective is ALLREDUCE and placement == "private":
+        rings = {name: ring for name in INSIDE if (ring := cut(nbytes, size, name))}
     if placement == "private" and nbytes >= LONG:
         text = (
             f"From {bytes_text(LONG)} on messages were measured to be quicker than shared memory, "
             "of which there is no model."
         )
-        rings = {name: cut(nbytes // size, name) for name in CUT} if collective is ALLREDUCE else {}
-        text += "".join(f"\nOn {name} auto takes {ring}." for name, ring in rings.items() if ring)
-        return f"{text}\n{'Else auto' if any(rings.values()) else 'Auto'} takes "
+        text += "".join(f"\nOn {name} auto takes {ring}." for name, ring in rings.items())
+        return f"{text}\n{'Else auto' if rings else 'Auto'} takes "
     text = (
         f"{SHARED.algorithm} on the {SHARED.executor} executor, if all ranks are on one node and "
         "have numba. There is no model of shared memory; 'tune' measures it.\n"
@@ -175,7 +177,8 @@ def _about_shared(collective: Collective, size: int, nbytes: int, placement: str
     quick = [name for name in QUICK if messages_are_quicker(nbytes, name)]
     if placement == "private" and quick:
         text += f"On {', '.join(quick)} messages were measured to be quicker at this length.\n"
-    return f"{text}With messages on one node: "
+    text += "".join(f"With messages on {name}: {ring}.\n" for name, ring in rings.items())
+    return f"{text}With messages on one node{' else' if rings else ''}: "
 
 
 def _place(spec: str, candidates: Sequence[Candidate]) -> str:

@@ -110,7 +110,7 @@ def test_what_it_cannot_do_is_refused_by_name(comm, nodes):
 
 @pytest.mark.ranks(4, 5, every_mpi=True)
 def test_what_is_taken_where_nothing_is_asked_for(comm, nodes, monkeypatch):
-    monkeypatch.setitem(libraries.CUT, MPI.get_vendor()[0], 4096)
+    monkeypatch.setitem(libraries.BETWEEN, MPI.get_vendor()[0], libraries.Cut(4096))
     monkeypatch.setattr(select, "INCAST_BYTES", 1024)
     select.choose.cache_clear()
 
@@ -122,7 +122,7 @@ def test_what_is_taken_where_nothing_is_asked_for(comm, nodes, monkeypatch):
     if nodes == 1:
         # Parts of 12,000 bytes in messages of 4096: the next lower power of two.
         assert taken(3000 * comm.size) == ("native", "ring:segments=2")
-        monkeypatch.delitem(libraries.CUT, MPI.get_vendor()[0])
+        monkeypatch.delitem(libraries.BETWEEN, MPI.get_vendor()[0])
         assert taken(3000 * comm.size)[1].split(":")[0] not in ("direct", "linear")
         assert taken(3000 * comm.size, executor="python")[1].split(":")[0] != "direct"
     for make in (collectives.plan_bcast, collectives.plan_reduce_scatter):
