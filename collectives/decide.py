@@ -131,7 +131,8 @@ def _scheduled(
     algorithm = choice.algorithm
     if choice.source == "model" and job.collective is ALLREDUCE:
         library = MPI.get_vendor()[0]
-        algorithm = cut(job.nbytes, size, library, network=network) or algorithm
+        own = node is None or node.own_cores
+        algorithm = cut(job.nbytes, size, library, network=network, own_cores=own) or algorithm
     if settings.executor != "auto":
         return Decision(algorithm, settings.executor)
     return Decision(algorithm, "auto" if choice.executor == "native" else "python")

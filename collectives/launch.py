@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from collectives.cores import allowed_cores
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
@@ -100,9 +102,9 @@ def launch_environment(ranks: int, base: Mapping[str, str]) -> dict[str, str]:
     ranks outnumber cores a waiting MPICH gives its core away instead of spinning on it.
     """
     env = dict(base)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    env.setdefault("OMP_NUM_THREADS", str(max(1, (cores or 1) // ranks)))
-    if ranks > (cores or 1):
+    cores = len(allowed_cores())
+    env.setdefault("OMP_NUM_THREADS", str(max(1, cores // ranks)))
+    if ranks > cores:
         env.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "20")
         env.setdefault("MPIR_CVAR_POSIX_POLL_FREQUENCY", "20")
     return env

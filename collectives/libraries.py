@@ -37,6 +37,9 @@ INSIDE = {
 """By MPI library, inside a node (two ranks). Intel MPI takes three to five times as long for
 messages of 1 to 8 MiB as for shorter ones; from 16 MiB on that is over."""
 
+SHARED_CORE_MESSAGE = 4 << 20
+"""Bytes of a message, at least, where ranks outnumber cores: each costs a turn of a core."""
+
 BETWEEN = {"MPICH": Cut(512 << 10), "Open MPI": Cut(64 << 10)}
 """By MPI library, between nodes (four hosts, TCP, 1 Gbit/s). Intel MPI loses by more messages."""
 
@@ -52,7 +55,9 @@ def messages_are_quicker(nbytes: int, library: str) -> bool:
     return low <= nbytes < high or nbytes >= LONG
 
 
-def cut(nbytes: int, size: int, library: str, *, network: bool = False) -> str | None:
+def cut(
+    nbytes: int, size: int, library: str, *, network: bool = False, own_cores: bool = True
+) -> str | None:
     """Return the ring in short messages where the library wants them; None: it does not.
 
     Args:
@@ -60,15 +65,13 @@ def cut(nbytes: int, size: int, library: str, *, network: bool = False) -> str |
         size: number of ranks.
         library: the name of the MPI library, as ``MPI.get_vendor()`` says.
         network: the ranks lie on several nodes.
+        own_cores: no node has fewer cores than ranks.
     """
     found = (BETWEEN if network else INSIDE).get(library)
-    part = nbytes // size
-    if (
-        found is None
-        or nbytes < found.start
-        or 0 < found.stop <= nbytes
-        or part < 2 * found.message
-    ):
+    if found is None or nbytes < found.start or 0 < found.stop <= nbytes:
         return None
-    segments = min(found.most, 1 << (part // found.message).bit_length() - 1)
-    return f"ring:segments={segments}"
+    message = found.message if own_cores else max(found.message, SHARED_CORE_MESSAGE)
+    messages = nbytes // size // message
+    if messages < 2:
+        return None
+    return f"ring:segments={min(found.most, 1 << messages.bit_length() - 1)}"

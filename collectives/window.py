@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import weakref
 from collections import deque
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.channel import Channel, check_comm, harmless, open_channel
+from collectives.cores import has_own_cores
 from collectives.sharedmemory import SharedMemory, SharedMemoryError
 
 SLOTS = 4
@@ -71,6 +71,7 @@ class Node:
         waiting: runs that have been started, in order: they share the slots, and take turns.
         table_at: int64 (1,): the address of the addresses of all windows, rank by rank.
         spin: how often a flag is looked at before the core is given to others.
+        own_cores: no node has fewer cores than ranks.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -95,10 +96,9 @@ class Node:
         self._table = np.zeros((0, self.size), np.int64)
         self._plans = 0
         self._due: int | None = None
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        pinned = self.comm.allreduce(0 if cores == 1 else 1, MPI.MAX) == 0
-        enough = pinned or self.size <= (cores or 1)
+        enough = has_own_cores(self.comm)
         self.spin = 2000 if enough else 0
+        self.own_cores = bool(channel.comm.allreduce(enough, MPI.LAND))
 
     def across(self) -> MPI.Intracomm:
         """Return the ranks with the same place on their nodes. Collective at first use."""

@@ -6,6 +6,8 @@ import os
 
 from mpi4py import MPI
 
+from collectives import cores
+
 
 def pin(comm: MPI.Comm) -> str:
     """Bind each rank to one core, by its number on its node; return what was done, for the header.
@@ -16,11 +18,11 @@ def pin(comm: MPI.Comm) -> str:
     if not hasattr(os, "sched_setaffinity"):
         return "not pinned: this system has no sched_setaffinity"
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    allowed = sorted(os.sched_getaffinity(0))
+    allowed = cores.allowed_cores()
     everyone = node.allgather(allowed)
     local, ranks = node.Get_rank(), node.Get_size()
     node.Free()
-    if any(cores != allowed for cores in everyone):
+    if any(others != allowed for others in everyone):
         done = "as the launcher has bound the ranks"
     elif ranks == 1 and comm.Get_size() > 1:
         done = "not pinned: one rank on a node"
@@ -40,6 +42,6 @@ def pin(comm: MPI.Comm) -> str:
 def has_own_cores(comm: MPI.Comm) -> bool:
     """Return whether every node has at least as many cores as ranks. Collective."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    enough = node.Get_size() <= (os.cpu_count() or 1)
+    enough = cores.has_own_cores(node)
     node.Free()
     return bool(comm.allreduce(enough, MPI.LAND))
