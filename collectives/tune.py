@@ -36,8 +36,10 @@ from collectives.table import EXECUTORS, PLACEMENTS, Section, Table, Way
 from collectives.trials import AT_ONCE, Timer
 from collectives.units import model_text
 
-SIZES = (8, 64, 512, 4096, 16384, 65536, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-"""Lengths of the buffer of a rank in bytes."""
+SIZES = (8, 64, 512, *(4096 << k for k in range(8)), 1 << 20, 1 << 22, 1 << 24)
+"""Lengths of the buffer of a rank in bytes: closest where libraries go from one protocol to the
+next, from 4 to 512 KiB. With steps of four there, choices in between were up to 1.9 times slower
+than the best."""
 
 POOR = 0.5
 """A model whose residual is greater says nothing, and is left out of the table."""

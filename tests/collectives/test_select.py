@@ -219,7 +219,7 @@ def test_explain_lets_equals_share_a_line():
 def test_explain_without_a_table():
     said = explain(ALLREDUCE, 4, 4096)
     assert "on the native executor: there is no table, and the model prices it lowest" in said.why
-    assert "latency L 300 ns, bandwidth 1/G 8.33 GB/s, sums 1/c 16.7 GB/s" in said.why
+    assert "latency L 300 ns, bandwidth 1/G 6.25 GB/s, sums 1/c 20 GB/s" in said.why
     assert [c.predicted for c in said.candidates] == sorted(c.predicted for c in said.candidates)
     assert said.candidates[0].predicted == said.choice.seconds
     assert "the table has no such case" in explain(ALLREDUCE, 3, 8, table=made_table()).why

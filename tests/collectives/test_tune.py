@@ -169,8 +169,8 @@ def test_explain_says_the_price_and_the_place_of_what_is_asked_for(capsys):
     assert cli.main(words) == 0
     said = capsys.readouterr().out
     assert "\nFrom 32 MiB on messages were measured to be quicker than shared memory" in said
-    # Parts of 16 MiB in messages of 64 KiB would be 256; the most is 64.
-    assert "\nOn Open MPI auto takes ring:segments=64.\nElse auto takes " in said
+    # Parts of 16 MiB in messages of 4 MiB.
+    assert "\nOn Open MPI auto takes ring:segments=4.\nElse auto takes " in said
     price = predicted(ALLREDUCE, "ring:segments=3", 4, 64 << 20, NATIVE)
     line = rf"^ring:segments=3 on the native executor: {1e6 * price:.2f} us predicted, place (\d+)"
     place = int(re.search(line, said, re.MULTILINE)[1])
