@@ -22,7 +22,7 @@ QUICKER = {
     ("MPICH", "allreduce"): ((16 << 10, 4 << 20), (16 << 20, sys.maxsize)),
     ("MPICH", "reduce"): ((512 << 10, sys.maxsize),),
     ("Open MPI", "allreduce"): ((32 << 10, 1 << 20), (16 << 20, sys.maxsize)),
-    ("Intel MPI", "allreduce"): ((16 << 20, sys.maxsize),),
+    ("Intel MPI", "allreduce"): ((4 << 20, 32 << 20), (64 << 20, sys.maxsize)),
 }
 """By MPI library and collective: lengths in bytes, from a first to below a second."""
 
