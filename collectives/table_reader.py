@@ -5,14 +5,14 @@ What is read is checked throughout; an error names the file, and the line or the
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
+from collectives.candidates import SHARED
 from collectives.collective import COLLECTIVES
 from collectives.fit import Fit
 from collectives.model import PARAMETERS, Model
@@ -39,8 +39,11 @@ MAX_BYTES = 4 << 20
 MAX_NUMBER = 1 << 50
 """The greatest length, in bytes, and the greatest number of ranks."""
 
-MAX_TIME = 1e15
-"""The longest time, in any unit."""
+MIN_TIME, MAX_TIME = 1e-15, 1e15
+"""The shortest and the longest time, in any unit; models have costs of 0, too."""
+
+MAX_NAME = 100
+"""The longest name of an algorithm, with its tunables."""
 
 MAX_BLOCKS = 1 << 24
 """An algorithm that cuts buffers into more blocks is not taken from a table."""
@@ -104,7 +107,7 @@ class _Reader:
             raise TableError(
                 f"{self._path}: format: is no {FORMAT!r}; 'python -m collectives tune' writes one"
             )
-        if root.get("version") != VERSION:
+        if type(root.get("version")) is not int or root["version"] != VERSION:
             raise TableError(
                 f"{self._path}: version: is {_shown(root.get('version'))}; this library reads "
                 f"{VERSION}"
@@ -119,11 +122,19 @@ class _Reader:
             fits={
                 e: self.fit(f"model.{e}.", self.a(f"model.{e}", v, dict)) for e, v in models.items()
             },
-            sections=tuple(
-                self.section(f"section[{i}].", self.a(f"section[{i}]", s, dict))
-                for i, s in enumerate(self.get(root, "", "section", list))
-            ),
+            sections=tuple(self.sections(self.get(root, "", "section", list))),
         )
+
+    def sections(self, found: list[Any]) -> Iterator[Section]:
+        first: dict[tuple[object, ...], int] = {}
+        for i, entry in enumerate(found):
+            at = f"section[{i}]"
+            section = self.section(f"{at}.", self.a(at, entry, dict))
+            case = section.collective, section.ranks, section.placement, section.itemsize
+            if first.setdefault(case, i) != i:
+                what = "collective, ranks, placement and itemsize"
+                self.wrong(at, list(case), f"section[{first[case]}] has that {what}, too")
+            yield section
 
     def fit(self, at: str, found: dict[str, Any]) -> Fit:
         values = {n: self.positive(at + n, found.get(n), zero=True) for n in PARAMETERS}
@@ -154,7 +165,10 @@ class _Reader:
             times = self.numbers(f"{key}us", entry.get("us"))
             if len(times) != len(sizes):
                 self.wrong(f"{key}us", entry["us"], f"needs {len(sizes)} numbers, as 'bytes' has")
-            seconds[self.way(key, collective, ranks, entry)] = tuple(1e-6 * t for t in times)
+            way = self.way(key, collective, ranks, entry)
+            if way in seconds:
+                self.wrong(key[:-1], list(way), "stands there twice")
+            seconds[way] = tuple(1e-6 * t for t in times)
         breakpoints = []
         for i, entry in enumerate(self.get(found, at, "choice", list)):
             key = f"{at}choice[{i}]."
@@ -183,13 +197,18 @@ class _Reader:
         algorithm = self.get(found, at, "algorithm", str)
         executor = self.get(found, at, "executor", str)
         self.one_of(f"{at}executor", executor, EXECUTORS)
-        if executor != "shared":  # that one has ways of its own
-            try:
-                found_algorithm = REGISTRY.get(COLLECTIVES[collective], algorithm)
-            except ValueError as error:
-                raise TableError(f"{self._path}: {at}{error}") from None
-            if found_algorithm.blocks(ranks) > MAX_BLOCKS:
-                self.wrong(f"{at}algorithm", algorithm, f"makes more than {MAX_BLOCKS} blocks")
+        if executor == SHARED.executor:
+            if algorithm != SHARED.algorithm:
+                self.wrong(f"{at}algorithm", algorithm, f"on shared it is {SHARED.algorithm}")
+            return SHARED
+        if len(algorithm) > MAX_NAME:
+            self.wrong(f"{at}algorithm", algorithm, f"is longer than {MAX_NAME} letters")
+        try:
+            found_algorithm = REGISTRY.get(COLLECTIVES[collective], algorithm)
+        except ValueError as error:
+            raise TableError(f"{self._path}: {at}{error}") from None
+        if found_algorithm.blocks(ranks) > MAX_BLOCKS:
+            self.wrong(f"{at}algorithm", algorithm, f"makes more than {MAX_BLOCKS} blocks")
         return Way(algorithm, executor)
 
     def get(self, found: dict[str, Any], at: str, key: str, kind: type[T]) -> T:
@@ -213,9 +232,9 @@ class _Reader:
         return int(value)
 
     def positive(self, at: str, value: Any, *, zero: bool = False) -> float:
-        ok = type(value) in (int, float) and math.isfinite(value) and 0 <= value <= MAX_TIME
-        if not ok or (value == 0 and not zero):
-            self.wrong(at, value, f"needs a number {'of 0 or more' if zero else 'above 0'}")
+        least = 0 if zero else MIN_TIME
+        if type(value) not in (int, float) or not least <= value <= MAX_TIME:
+            self.wrong(at, value, f"needs a number, {least:g} to {MAX_TIME:g}")
         return float(value)
 
     def numbers(self, at: str, value: Any, *, zero: bool = False) -> list[float]:

@@ -14,7 +14,7 @@ SIZES = (8, 1024, 1 << 20)
 TIMES = {
     Way("recursive_doubling", "native"): (5.125e-6, 9e-6, 900e-6),
     Way("chain:segments=16", "python"): (9e-6, 8e-6, 300e-6),
-    Way("auto", "shared"): (6e-6, 6e-6, 200e-6),
+    Way("direct", "shared"): (6e-6, 6e-6, 200e-6),
 }
 FIT = Fit(Model(1e-6, 2e-10, 3e-11, 4e-7, 5e-7), 0.0625, {"latency": (9e-7, 1.1e-6)})
 
@@ -136,9 +136,13 @@ def broken(old, new):
         ),
         (
             broken("latency = 1e-06", "latency = -1"),
-            "model.native.latency: is -1; needs a number of",
+            r"model.native.latency: is -1; needs a number, 0 to 1e\+15",
         ),
         (broken("latency = 1e-06", "latency = nan"), "model.native.latency: is nan"),
+        (
+            broken("latency = 1e-06", "latency = 1" + "0" * 400),
+            r"model.native.latency: is 1000+\.\.\.; needs a number, 0 to",
+        ),
         (broken("latency = 1e-06", "latency = true"), "model.native.latency: is True"),
         (broken("latency = 1e-06", ""), "model.native.latency: is None"),
         (
@@ -161,7 +165,31 @@ def broken(old, new):
         (broken("[5.125, 9, 900]", "[5.125, 9]"), r"measured\[0\].us: is .*; needs 3 numbers, as"),
         (
             broken("[5.125, 9, 900]", "[0, 9, 900]"),
-            r"measured\[0\].us\[0\]: is 0; needs a number ab",
+            r"measured\[0\].us\[0\]: is 0; needs a number, 1e-15 to 1e\+15",
+        ),
+        (
+            broken("[5.125, 9, 900]", "[5e-324, 9, 900]"),
+            r"measured\[0\].us\[0\]: is 5e-324; needs a number, 1e-15 to",
+        ),
+        (broken("version = 1", "version = true"), "version: is True; this library reads 1"),
+        (
+            broken("itemsize = 8", "itemsize = 4").replace('"window"', '"private"'),
+            r"section\[1\]: is \['allreduce', 4, 'private', 4\]; section\[0\] has that",
+        ),
+        (
+            broken(
+                '{ algorithm = "direct", executor = "shared", us = [',
+                '{ algorithm = "chain:segments=16", executor = "python", us = [',
+            ),
+            r"section\[0\].measured\[2\]: is \['chain:segments=16', 'python'\]; stands there twice",
+        ),
+        (
+            broken('algorithm = "direct"', 'algorithm = "ring"'),
+            r"algorithm: is 'ring'; on shared it is direct",
+        ),
+        (
+            broken("chain:segments=16", "a" * 5000),
+            r"algorithm: is 'aaa+\.\.\.; is longer than 100 letters",
         ),
         (broken("[5.125, 9, 900]", "7"), r"section\[0\].measured\[0\].us: is 7; needs a list"),
         (
