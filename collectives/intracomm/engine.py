@@ -341,8 +341,8 @@ class Engine:
         executor = self._settings.executor
         if not work.job.op.is_built_in:
             executor = "python"  # nobody else can call such an operation
-        elif work.only and executor == "shared":
-            executor = "auto"
+        elif (work.only or work.job.straight) and executor == "shared":
+            executor = "auto"  # no rank knows all lengths, and so where to read
         wanted = self._wanted[collective]
         algorithm = work.only or ("auto" if wanted == OURS else wanted)
         if work.job.straight:

@@ -8,9 +8,12 @@ from mpi4py import MPI
 
 from collectives import as_intracomm
 from collectives.collective import COLLECTIVES
+from collectives.executors.native import numba_is_there
 
 SIZES = (1, 2, 3, 4, 8)
 HOW = {"python": {"executor": "python"}, "ours": dict.fromkeys(COLLECTIVES, "ours"), "auto": {}}
+if numba_is_there():
+    HOW["shared"] = {"executor": "shared"}
 EXECUTORS = list(HOW)
 
 
