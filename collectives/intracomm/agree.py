@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 from mpi4py import MPI
 
-from collectives.agreement import agree, agree_counts, refuse
+from collectives.agreement import AgreementError, agree, agree_counts, refuse
 from collectives.intracomm.work import Work
 
 OF_ONE_LENGTH = ("allreduce", "reduce", "bcast")
@@ -15,15 +15,14 @@ ROOTED = ("gather", "scatter")
 
 
 def agreed(
-    comm: MPI.Comm, name: str, algorithm: str, executor: str, read: Callable[[], Work | None]
+    comm: MPI.Comm, name: str, how: Mapping[str, object], read: Callable[[], Work | None]
 ) -> None:
     """Read the arguments of a call, and check that all ranks make the same. Collective.
 
     Args:
         comm: the communicator.
         name: what the user has called.
-        algorithm: what the settings say.
-        executor: the same.
+        how: what the settings say, by name.
         read: reads the arguments; what it raises is told to the other ranks.
 
     Raises:
@@ -31,13 +30,15 @@ def agreed(
     """
     try:
         work = read()
+    except AgreementError:
+        raise  # of what was compared while they were read: all ranks have it
     except Exception as error:
         refuse(comm, name, error)
         raise
     call: dict[str, object] = {}
     if work is not None:
         call = described(work)
-    agree(comm, name, {**call, "algorithm": algorithm, "executor": executor})
+    agree(comm, name, {**call, **how})
     if work is not None and work.job.straight:
         bounds = work.job.bounds, work.job.target_bounds
         agree_counts(comm, name, *([b - a for a, b in pairwise(ends)] for ends in bounds))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from mpi4py import MPI
 
+from collectives.agreement import agree
 from collectives.bind import bind_job
 from collectives.calls import call
 from collectives.channel import Channel, open_channel
@@ -88,6 +89,7 @@ class Engine:
         self._opened: Channel | None = None
         self._plain = comm
         self._one_node: bool | None = None
+        self._how: Mapping[str, object] = {}
         self._quick: Quick | None = None
         self._told = settings.report is not None or settings.check or settings.timeout is not None
         # Only the Python executor works on memory of a device. All ranks must run the same plan,
@@ -96,6 +98,11 @@ class Engine:
         self._here = Here(comm.Get_rank(), comm.Get_size(), family.alone, direct, self._collect)
         if settings.check or settings.timeout is not None or set(self._wanted.values()) - OPEN:
             self._open()
+        if settings.check:
+            how = {"executor": settings.executor, "table": settings.table}
+            self._how = settings_of(how).compared
+            # Ranks whose calls differ may not agree on whether to find this out.
+            self._one_node = self._here.size > 1 and self._find_node()
         if settings.timeout is not None:
             pack_of(self._plain)
 
@@ -298,7 +305,7 @@ class Engine:
             found, ours = self._read(collective, read, args)
             return found
 
-        agreed(self._plain, name, self._wanted[collective], self._settings.executor, work)
+        agreed(self._plain, name, {**self._how, "algorithm": self._wanted[collective]}, work)
         return found, ours
 
     def _pays(self, collective: str, work: Work) -> bool:
@@ -366,6 +373,8 @@ class Engine:
         ).algorithm
 
     def _collect(self, number: int) -> list[int]:
+        if self._settings.check:  # other calls do not come here
+            agree(self._plain, "Reduce_scatter", {"recvcounts": None})
         numbers = np.empty(self._here.size, np.int64)
         self._open().comm.Allgather(np.array([number], np.int64), numbers)
         return [int(n) for n in numbers]

@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from collectives import AgreementError, as_intracomm
 from collectives.collective import COLLECTIVES
+from collectives.table import Table
 from collectives.watchdog import pack_of
 from tests.collectives.jobs import PREFIXES, run_job
 
@@ -77,6 +78,10 @@ def test_calls_that_differ_are_refused_on_all_ranks(comm, how):
         ("Bcast: rank 1 refuses the call: BufferError", ours.Bcast, np.ones(8)[::2] if odd else x),
         ("collective: Allreduce .*; Allgather", getattr(ours, what), x, many if odd else y),
         ("Allgather: .*bytes of each rank", ours.Allgather, short, many[: comm.size * short.size]),
+        (
+            r"collective: Allreduce .*; Reduce_scatter on rank 1",
+            *((ours.Reduce_scatter, many, y) if odd else (ours.Allreduce, x, y)),
+        ),
         ("Bcast_init: .*bytes: 32 .*; 24", ours.Bcast_init, short),
     ]
     for says, call, *args in differ if how else differ[:-1]:
@@ -88,6 +93,26 @@ def test_calls_that_differ_are_refused_on_all_ranks(comm, how):
         call(*args)
     ours.Allreduce(x, y)
     assert (y == comm.size).all()
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+def test_settings_that_differ_are_refused_on_all_ranks(comm):
+    odd = comm.rank == 1
+    tables = [Table("machine", "MPI", date, {}, ()) for date in ("2026-01-01", "2026-01-02")]
+    x = np.ones(1 << 20)
+    for says, settings in (
+        (r"table: one, \w+ on rank.*; one, \w+ on rank 1", {"table": tables[odd]}),
+        (r"table: None on rank.*; one, \w+ on rank 1", {"table": tables[0] if odd else None}),
+        ("executor: auto on rank.*; python on rank 1", {"executor": "python" if odd else "auto"}),
+        ("algorithm: auto on rank.*; ring on rank 1", {"allreduce": "ring" if odd else "auto"}),
+    ):
+        ours = as_intracomm(comm, check=True, **settings)
+        with pytest.raises(AgreementError, match=says):
+            ours.Allreduce(MPI.IN_PLACE, x)
+    # One length is the library's, the other may be ours, which is found out by all ranks.
+    ours, some = as_intracomm(comm, check=True), x[: 1 if odd else x.size]
+    with pytest.raises(AgreementError, match=r"bytes: 8388608 on rank.*; 8 on rank 1"):
+        ours.Allreduce(MPI.IN_PLACE, some)
 
 
 HANGS = """
