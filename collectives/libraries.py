@@ -17,10 +17,10 @@ class Cut(NamedTuple):
     """Where a long allreduce is better done as a ring in messages of a certain length.
 
     Attributes:
-        message: that length in bytes.
-        start: of the buffers, in bytes, from which on it is; shorter ones need two messages a part.
-        stop: the length from which on it no longer is; 0: there is none.
-        most: no part is cut into more messages.
+        message: that length in bytes; a part, of one rank, must fill two of them.
+        start: bytes of the buffer of a rank from which on it is better.
+        stop: bytes from which on it no longer is; 0: there is no such length.
+        most: into so many messages, at most, is a part cut.
     """
 
     message: int
