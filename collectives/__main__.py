@@ -14,6 +14,7 @@ from collectives.commands import bench, draw, explain, run, simulate, tune, veri
 from collectives.commands import list as list_
 from collectives.commands.arguments import Parser, UsageError
 from collectives.commands.arguments import names as read_names
+from collectives.commands.files import is_open
 from collectives.commands.named import nearest
 
 COMMANDS = {
@@ -110,7 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(words)
         finally:
-            sys.stdout.flush()
+            if is_open(sys.stdout):
+                sys.stdout.flush()
     except BrokenPipeError:
         # As in ``| head``.
         _write_no_more()

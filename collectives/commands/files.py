@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TextIO
 
 from collectives.commands.arguments import UsageError
 from collectives.machine import machine
@@ -32,3 +33,8 @@ def another_machine(table: Table | None) -> str:
         f"the table was measured on {table.machine}, and this is {machine()}: its times may not "
         "hold here"
     )
+
+
+def is_open(stream: TextIO | None) -> bool:
+    """Return whether a stream of Python can be written to: a program may close standard output."""
+    return stream is not None and not getattr(stream, "closed", False)

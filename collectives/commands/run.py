@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import sys
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
 from collectives.commands.arguments import UsageError, seconds
-from collectives.commands.files import another_machine
+from collectives.commands.files import another_machine, is_open
 from collectives.table import EXECUTORS, Table
 from collectives.table_reader import TableError
 
@@ -184,14 +185,21 @@ def _run(comm: MPI.Comm, words: list[str], is_module: bool, how: dict[str, Any])
     try:
         _execute(words, is_module)
     except SystemExit as error:
-        guard.__exit__(SystemExit, error, None)
+        if error.code not in (None, 0):
+            guard.__exit__(SystemExit, error, None)
     except BaseException as error:
         guard.__exit__(type(error), error, _from_program(error.__traceback__))
-    finally:
+
+    def end() -> None:
         vars(MPI)["COMM_WORLD"] = comm
-    guard.__exit__(None, None, None)
-    if how["report"] is not None:
-        _print_report(comm, rank, how["report"], how["table"])
+        guard.__exit__(None, None, None)
+        if how["report"] is not None:
+            _print_report(comm, rank, how["report"], how["table"])
+
+    if any(not t.daemon and t is not threading.current_thread() for t in threading.enumerate()):
+        atexit.register(end)  # when Python has waited for the threads of the program
+    else:
+        end()
 
 
 def _execute(words: list[str], is_module: bool) -> None:
@@ -226,6 +234,12 @@ def _print_report(comm: MPI.Comm, rank: int, report: Report, table: Table | None
         return
     own_cores = has_own_cores(comm)
     found = report.gather(comm)
-    if found is not None:
+    if found is None:
+        return
+    out = sys.__stdout__  # the program may have put something in its place
+    if not is_open(out):
+        print("no report: the program has closed standard output", file=sys.stderr)
+        return
+    if is_open(sys.stdout):
         sys.stdout.flush()
-        print(report_text(found, table, own_cores=own_cores), end="", flush=True)
+    print(report_text(found, table, own_cores=own_cores), end="", file=out, flush=True)

@@ -158,6 +158,53 @@ def test_a_rank_that_fails_ends_the_job_with_a_traceback_of_the_program(run):
     assert told[-1].endswith("RuntimeError: no good")
 
 
+THREAD = """
+    import sys, threading, time
+    import numpy as np
+    from mpi4py import MPI
+
+    def work():
+        for step in range(5):
+            time.sleep(0.1 * MPI.COMM_WORLD.rank)  # so the first one ends before the others
+            x = np.full(10, step)
+            MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, x)
+            assert (x == 2 * step).all()
+        if sys.argv[1:] and MPI.COMM_WORLD.rank == 1:
+            raise RuntimeError("no good")
+        if sys.argv[1:]:
+            MPI.COMM_WORLD.Recv(x, 1)
+
+    threading.Thread(target=work).start()
+    sys.exit(0)
+"""
+
+
+def test_threads_that_outlive_the_main_one_are_counted(run):
+    done = run(THREAD, options=("-n", "2", "--report", "--allreduce", "ring"))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r" 5 +400 +program.py:10 Allreduce\n +done by ring \(\w+\) x5", done.stdout)
+
+
+def test_one_of_them_that_fails_ends_the_job(run):
+    done = run(THREAD, "fail", options=("-n", "2"))
+    assert done.returncode != 0
+    assert "[rank 1 of 2] RuntimeError: no good" in done.stderr
+
+
+@pytest.mark.parametrize("to", ["None", "io.StringIO()", "open('/dev/null', 'w')"])
+def test_the_report_of_a_program_that_has_put_something_for_standard_output(run, to):
+    source = "import io, sys\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nsys.stdout = "
+    done = run(source + to, options=("--report",))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "program.py:3 Barrier" in done.stdout
+
+
+def test_no_report_where_the_program_has_closed_standard_output(run):
+    done = run("import sys\nsys.stdout.close()", options=("--report",))
+    assert done.returncode == 0
+    assert done.stderr == "no report: the program has closed standard output\n"
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_the_exit_code_is_that_of_the_program(run, code):
     done = run("import sys\nsys.exit(int(sys.argv[1]))", str(code), options=("-n", "2"))
