@@ -23,7 +23,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from collectives.channel import ALARM_TAG, Channel, open_channel
+from collectives.channel import ALARM_TAG, BROKEN, Channel, open_channel
 from collectives.disagreement import list_ranks
 from collectives.plan import Plan
 from collectives.witness import SAID, Shown, Witness, stacks_here
@@ -128,6 +128,15 @@ class WatchedPlan(Plan):
         finally:
             del self._waits[self]
 
+    def run(self) -> None:
+        """Start and wait. What interrupts that breaks the communicator, also between the two."""
+        try:
+            super().run()
+        except BaseException as error:
+            self.pack.channel.in_flight.setdefault(BROKEN, self)
+            self.pack.channel.break_off(self, error)
+            raise
+
     def progress(self) -> bool:
         """Go on as far as that is possible without waiting; return whether all is done."""
         return self._plan.progress()
@@ -154,11 +163,13 @@ class Pack:
 
     Attributes:
         watchdog: of this process.
+        channel: of the communicator.
         members: by rank of the communicator.
     """
 
     def __init__(self, watchdog: Watchdog, channel: Channel) -> None:
         self.watchdog = watchdog
+        self.channel = channel
         self._comm = channel.comm
         self._lock = threading.Lock()  # the communicator is not freed while it is looked at
         channel.meet()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -28,8 +29,7 @@ PAUSE = 20
 class BackgroundPlan(BoundPlan):
     """A native plan that makes progress by itself between `start` and `wait`.
 
-    Runs of one communicator are carried out one after the other, in the order in which they were
-    started, which is the same on all ranks.
+    One thread looks after all runs of a communicator, which are under way at the same time.
 
     Args:
         plan: what to run; it is closed with this one.
@@ -70,15 +70,19 @@ class BackgroundPlan(BoundPlan):
     def _begin(self) -> None:
         self._since = perf_counter()
         self._job[self._DONE] = 0
+        self._worker.plans.add(self)
         self._worker.put(self._address)
 
     def _complete(self) -> None:
-        while not self._job[self._DONE]:
-            self._wait_for(self._address)
-        if self._job[self._RESULT] < 0:
-            raise self._plan.error()
+        """Nothing: `_finish` waits."""
 
     def _finish(self) -> None:
+        # For the semaphore in any case: it is the last that the thread touches of the job's memory.
+        while self._wait_for(self._address):
+            pass
+        self._worker.plans.discard(self)
+        if self._job[self._RESULT] < 0:
+            raise self._plan.error()
         self._seconds = perf_counter() - self._since
         super()._finish()
 
@@ -87,24 +91,32 @@ class BackgroundPlan(BoundPlan):
 
 
 class _Worker:
-    """The thread of a communicator, and the ring of the runs that wait for it."""
+    """The thread of a communicator, and the ring of the runs that wait for it.
+
+    Attributes:
+        plans: those that it runs; they are kept alive, since it and MPI write to their memory.
+    """
 
     def __init__(self) -> None:
         from collectives.executors import program
 
+        self.plans: set[BackgroundPlan] = set()
         self._semaphore, self._length = program.SEMAPHORE, program.QUEUE
-        self._mailbox = np.zeros(program.SEMAPHORE + program.QUEUE, np.int64)
+        self._mailbox = np.zeros(program.MAILBOX, np.int64)
         self._address = int(self._mailbox.ctypes.data)
         self._count = 0
         self._post: Any = ctypes.CDLL(None).sem_post
         _make_semaphore(self._address)
-        self._thread = threading.Thread(
-            target=program.serve, args=(self._address, PAUSE), name="collectives", daemon=True
-        )
+        self._serve: Callable[[int, int], int] = program.serve
+        self._thread = threading.Thread(target=self._run, name="collectives", daemon=True)
         self._thread.start()
 
+    def _run(self) -> None:
+        # A method: so the mailbox lives as long as the thread, whatever becomes of its maker.
+        self._serve(self._address, PAUSE)
+
     def put(self, job: int) -> None:
-        # A plan runs once at a time, and a communicator has fewer tags than that in use at once.
+        # A plan runs once at a time, and a communicator has fewer plans than the ring has places.
         self._mailbox[self._semaphore + self._count % self._length] = job
         self._count += 1
         self._post(ctypes.c_void_p(self._address))

@@ -134,43 +134,66 @@ def run(address: int) -> int:
 
 
 _sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
+_sem_trywait = types.ExternalFunction("sem_trywait", types.int32(types.int64))
 _sem_post = types.ExternalFunction("sem_post", types.int32(types.int64))
 
-QUEUE = 4096
-"""How many runs may wait for the thread."""
+QUEUE = 1 << 15
+"""How many runs may wait for the thread: a communicator has fewer tags, and so fewer plans."""
 
 SEMAPHORE = 8
 """Numbers that a semaphore of C takes, at most."""
 
+MAILBOX = SEMAPHORE + 2 * QUEUE
+"""Numbers in a mailbox: a semaphore, a ring of addresses of jobs, and those that are under way."""
+
 (JOB_STATE, JOB_RESULT, JOB_DONE, JOB_FINISHED) = range(4)
 """The fields of a job for `serve`: the address of its state, what `run` returned, and whether it is
-finished; from JOB_FINISHED on it is a semaphore."""
+finished; from JOB_FINISHED on it is a semaphore, which is touched last."""
 
 
 @njit("int64(int64, int64)", nogil=True, cache=True, error_model="numpy")
 def serve(mailbox: int, pause: int) -> int:
     """Run jobs until there is one at address 0; for a thread of its own.
 
+    All that have come are under way at the same time, as ranks may start them in any order.
+
     Args:
-        mailbox: the address of a semaphore, and behind it of a ring of QUEUE addresses of jobs.
-        pause: microseconds to sleep whenever a job must wait for a message.
+        mailbox: the address of MAILBOX numbers.
+        pause: microseconds to sleep whenever all jobs must wait for messages.
     """
-    k = 0
-    while True:
-        while _sem_wait(mailbox) != 0:  # a signal has come
-            pass
-        job = load_acquire(mailbox + 8 * (SEMAPHORE + k % QUEUE))
-        k += 1
-        if job == 0:
-            return 0
-        fields = carray(pointer_i64(job), JOB_FINISHED)
-        said = run(fields[JOB_STATE])
-        while said == 0:
-            _usleep(pause)
+    active = carray(pointer_i64(mailbox + 8 * (SEMAPHORE + QUEUE)), QUEUE)
+    taken = count = 0
+    last = False
+    while not last or count > 0:
+        while not last:
+            if count > 0:
+                if _sem_trywait(mailbox) != 0:
+                    break
+            elif _sem_wait(mailbox) != 0:  # a signal has come
+                continue
+            job = load_acquire(mailbox + 8 * (SEMAPHORE + taken % QUEUE))
+            taken += 1
+            if job == 0:
+                last = True
+            else:
+                active[count] = job
+                count += 1
+        left = 0
+        for i in range(count):
+            job = active[i]
+            fields = carray(pointer_i64(job), JOB_FINISHED)
             said = run(fields[JOB_STATE])
-        fields[JOB_RESULT] = said
-        store_release(job + 8 * JOB_DONE, 1)
-        _sem_post(job + 8 * JOB_FINISHED)
+            if said == 0:
+                active[left] = job
+                left += 1
+            else:
+                fields[JOB_RESULT] = said
+                store_release(job + 8 * JOB_DONE, 1)
+                _sem_post(job + 8 * JOB_FINISHED)
+        if left == count and count > 0:
+            _usleep(pause)
+        count = left
+    return 0
 
 
 @njit("int64(int64)", nogil=True, cache=True, error_model="numpy")
