@@ -22,6 +22,7 @@ from collectives.arguments import at, check_buffer, op_of
 from collectives.combined import CombinedPlan, Part
 from collectives.memory import flat, namespace, on_device
 from collectives.op import SUM, Op
+from collectives.options import settings_of
 from collectives.plan import Plan
 from collectives.plans import plan_allreduce
 from collectives.sharedmemory import SharedMemoryError
@@ -207,6 +208,5 @@ def _call(arrays: list[Any], op: Op, bucket_bytes: int, options: Options) -> dic
         "shapes": ", ".join(str(a.shape) for a in arrays),
         "op": op,
         "bucket_bytes": bucket_bytes,
-        "algorithm": options.get("algorithm", "auto"),
-        "executor": options.get("executor", "auto"),
+        **settings_of(options).compared,
     }

@@ -59,6 +59,7 @@ class Settings:
             "executor": self.executor,
             "background": self.background,
             "table": table,
+            "timeout": None if self.timeout is None else "one",  # its making takes all ranks
         }
 
 
@@ -67,6 +68,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 
     Raises:
         TypeError: there is no such option.
+        ValueError: a timeout is not above 0.
     """
     known = [f.name for f in fields(Settings)]
     for name in options:
@@ -74,4 +76,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
             raise TypeError(
                 f"{name}={options[name]!r}: no such option; there are {', '.join(known)}"
             )
-    return Settings(**options)
+    settings = Settings(**options)
+    if settings.timeout is not None and not settings.timeout > 0:
+        raise ValueError(f"timeout={settings.timeout}: needs a number of seconds above 0")
+    return settings

@@ -268,7 +268,7 @@ def plan_neighbor(
     comes: Round = [Recv(peer, len(sendbufs) + i) for i, peer in enumerate(sources)]
     settings = settings_of(options)
     if settings.check:
-        agree(comm, "neighbor", {"executor": settings.executor})
+        agree(comm, "neighbor", settings.compared)
 
     def make() -> Plan:
         return bind(

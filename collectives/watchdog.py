@@ -51,12 +51,7 @@ def watched(make: Callable[[], Plan], comm: MPI.Comm, seconds: float) -> Plan:
         make: makes the plan, which is owned by the new one from then on.
         comm: its communicator. The stacks of its ranks are shown; others are only ended.
         seconds: limit of each wait, the same on all ranks or not; above 0.
-
-    Raises:
-        ValueError: ``seconds`` is not above 0.
     """
-    if not seconds > 0:
-        raise ValueError(f"timeout={seconds}: needs a number of seconds above 0")
     with limited(comm, seconds, "a plan that is being made"):
         plan = make()
     return WatchedPlan(plan, pack_of(comm), seconds)

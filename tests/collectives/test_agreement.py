@@ -11,6 +11,8 @@ from collectives import bind
 from collectives.agreement import AgreementError, agree, agree_counts, checked, refuse
 from collectives.disagreement import Call, complaint, list_ranks, shortened
 from collectives.executors.native import numba_is_there
+from collectives.fusion import plan_allreduce_many
+from tests.collectives.cases import EXECUTORS
 from tests.collectives.jobs import PREFIXES, run_job
 
 OPS = collectives.SUM, collectives.MAX
@@ -328,7 +330,7 @@ def test_a_call_has_what_matters_for_it(comm, monkeypatch):
     collectives.allreduce(x, **options)
     collectives.bcast(x, **options)
     collectives.reduce(x, **options)
-    rest = ["algorithm", "executor", "background", "table"]
+    rest = ["algorithm", "executor", "background", "table", "timeout"]
     assert told == {
         "allreduce": ["dtype", "shape", "op", "deterministic", *rest],
         "bcast": ["dtype", "shape", "root", *rest],
@@ -350,6 +352,29 @@ def test_operations_of_one_name_and_options_of_some_ranks_differ(comm):
             collectives.allreduce(x, comm=comm, background=odd, check=True)
     collectives.allreduce(x, op=larger, comm=comm, check=True)
     assert (x == 1).all()
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        collectives.allreduce,
+        collectives.plan_allreduce,
+        lambda x, **options: plan_allreduce_many([x, x + 1], **options),
+        lambda x, **options: collectives.plan_neighbor([x], [0], [], [], **options),
+    ],
+    ids=["allreduce", "plan_allreduce", "plan_allreduce_many", "plan_neighbor"],
+)
+def test_some_ranks_have_a_limit_and_some_a_wrong_one(comm, call, executor):
+    if executor == "shared":
+        executor = "auto"  # which a neighbour exchange takes, too
+    x, options = np.ones(3), {"comm": comm, "check": True, "executor": executor}
+    odd = comm.rank == comm.size - 1
+    with pytest.raises(AgreementError, match=r"ranks disagree: timeout: None on rank.*; one on"):
+        call(x, timeout=20 if odd else None, **options)
+    with pytest.raises(ValueError, match="timeout=0: needs a number of seconds above 0"):
+        call(x, timeout=0 if odd else 20, **options)
 
 
 @pytest.mark.ranks(2, 3, every_mpi=True)
