@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.collective import ALLREDUCE, BARRIER, Collective
-from collectives.libraries import INSIDE, LONG, QUICK, cut, messages_are_quicker
+from collectives.libraries import BETWEEN, INSIDE, LONG, QUICK, cut, messages_are_quicker
 from collectives.model import Model
 from collectives.registry import REGISTRY
 from collectives.select import (
@@ -128,7 +128,7 @@ def explain(
     )
     section = None
     if table is not None:
-        section = table.find(collective.name, size, placement, itemsize)
+        section = table.find(collective.name, size, placement, itemsize, nbytes)
     models = dict(models_of(executors, model, table))
     specs = variants(collective, size) if size <= TUNED else iter(REGISTRY.names(collective))
     ways = [Way(spec, executor) for spec in (*specs, *asked) for executor in models]
@@ -144,7 +144,9 @@ def explain(
         )
     )
     places = [_place(spec, candidates) for spec in asked]
-    why = _why(choice, candidates, table, section, models, model is not None, size)
+    why = _why(choice, candidates, table, section, models, model is not None, size, nbytes)
+    if isinstance(model, Topology) and collective is ALLREDUCE:
+        why = f"{_about_nodes(size, nbytes, model)}{why}"
     may_share = "shared" in executors and size > 1 and model is None and choice.source == "model"
     shared = may_share and (placement == "window" or nbytes < LONG)
     if may_share:
@@ -156,6 +158,21 @@ def explain(
     case = [] if collective is BARRIER else [f"{nbytes} bytes", f"{placement} buffers"]
     title = ", ".join((f"{collective.name} on {of}", *case))
     return Explanation(title, choice, "\n".join((why, *places)), tuple(candidates), shared)
+
+
+def _about_nodes(size: int, nbytes: int, topology: Topology) -> str:
+    """Return what is taken on several nodes, as `collectives.decide` decides."""
+    inside, nodes = min(size, topology.ranks_per_node), topology.nodes(size)
+    if inside == 1 or nodes == 1 or size % inside:
+        return ""
+    part = nbytes // inside
+    between = choose(ALLREDUCE, nodes, part, executors=("native",), network=True).algorithm
+    rings = {name: cut(part, nodes, name, network=True) for name in BETWEEN}
+    others = "".join(f", on {name} {ring}" for name, ring in rings.items() if ring)
+    return (
+        "On such nodes, with numba, auto takes shared memory inside each, and between them "
+        f"{between}{others} (by built-in costs, not by those given).\nOf what sends messages only: "
+    )
 
 
 def _about_shared(collective: Collective, size: int, nbytes: int, placement: str) -> str:
@@ -222,13 +239,14 @@ def _why(
     models: dict[str, Model | Topology],
     given: bool,
     size: int,
+    nbytes: int,
 ) -> str:
     chosen = Way(choice.algorithm, choice.executor)
     name = f"{choice.algorithm} on the {choice.executor} executor"
     took = f"{_us(choice.seconds)} us"
     if choice.source == "table" and table is not None and section is not None:
         others = [c for c in candidates if c.measured is not None and c.way != chosen]
-        why = f"{name}: measured with {table.mpi} on {table.date}, {took} here."
+        why = f"{name}: measured with {table.mpi} on {table.date}, {took}{_where(section, nbytes)}."
         if others:
             best = others[0]
             ratio = (best.measured or 0.0) / choice.seconds
@@ -239,11 +257,23 @@ def _why(
     elif table is None:
         reason = "there is no table"
     elif section is None:
-        reason = "the table has no such case"
+        reason = "the table has no such case, or none near this length"
     else:
         reason = "the table has none on these executors"
     assumed = "\n".join(model_lines(models[choice.executor], size))
     return f"{name}: {reason}, and the model prices it lowest, {took}.\n{assumed}"
+
+
+def _where(section: Section, nbytes: int) -> str:
+    """Return what to say of a measured time: whether it was measured at this very length."""
+    if section.collective == BARRIER.name or nbytes in section.sizes:
+        return " here"
+    below = [n for n in section.sizes if n < nbytes]
+    above = [n for n in section.sizes if n > nbytes]
+    if not (below and above):
+        return f" at {bytes_text(below[-1] if below else above[0])}"
+    between = f"{bytes_text(below[-1])} and {bytes_text(above[0])}"
+    return f" here, as far as its times at {between} tell"
 
 
 def _us(seconds: float | None) -> str:

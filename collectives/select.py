@@ -150,7 +150,7 @@ def _from_table(
     placement: str,
     itemsize: int,
 ) -> Choice | None:
-    section = table.find(collective.name, size, placement, itemsize)
+    section = table.find(collective.name, size, placement, itemsize, nbytes)
     if section is None:
         return None
     way = section.best(nbytes).way

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from collectives.collective import BARRIER
 from collectives.fit import Fit
 
 FORMAT = "collectives tuning table"
@@ -32,6 +33,7 @@ WITHIN = 1.03
 noise makes none."""
 
 _BETWEEN = 8
+_SHORT = 32  # bytes: half of this, as much, or twice as much take the same time
 
 
 class Way(NamedTuple):
@@ -88,6 +90,15 @@ class Section:
             max(0, bisect_right(self.breakpoints, nbytes, key=lambda b: b.nbytes) - 1)
         ]
 
+    def covers(self, nbytes: int) -> bool:
+        """Return whether it tells something of a length: up to a factor of two beyond its ends.
+
+        What takes a length that is close to nothing is all the same, as is the length of a barrier.
+        """
+        if self.collective == BARRIER.name:
+            return True
+        return self.sizes[0] <= 2 * max(nbytes, _SHORT) and nbytes <= 2 * self.sizes[-1]
+
     def measured(self, way: Way, nbytes: int) -> float:
         """Return the seconds of a way at a length, interpolated; beyond the ends, as at the end.
 
@@ -141,15 +152,19 @@ class Table:
 
         write(path, self)
 
-    def find(self, collective: str, ranks: int, placement: str, itemsize: int) -> Section | None:
+    def find(
+        self, collective: str, ranks: int, placement: str, itemsize: int, nbytes: int
+    ) -> Section | None:
         """Return the section for a call; of several the one whose elements are most alike in size.
 
-        None where that collective was not measured on so many ranks with buffers there.
+        None where that collective was not measured on so many ranks with buffers there, or not
+        near that length.
         """
         found = [
             s
             for s in self.sections
             if (s.collective, s.ranks, s.placement) == (collective, ranks, placement)
+            and s.covers(nbytes)
         ]
         return min(found, key=lambda s: abs(math.log(s.itemsize / itemsize)), default=None)
 

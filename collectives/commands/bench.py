@@ -17,7 +17,7 @@ from collectives.bench.row import write_json
 from collectives.bench.settings import Settings
 from collectives.commands import ranks
 from collectives.commands.arguments import UsageError
-from collectives.commands.files import another_machine, check_writable
+from collectives.commands.files import another_machine, another_mpi, check_writable
 from collectives.launch import LaunchError, launcher_size
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings]) -> int:
     from collectives.abort import abort_on_exception
+    from collectives.bench.run import library
     from collectives.bench.run import run as measure
     from collectives.bench.suite import run_suite
 
@@ -54,8 +55,9 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings])
         root = comm.Get_rank() == 0
         if root:
             _check_files(args)
-            if another_machine(args.table):
-                say(f"# {another_machine(args.table)}")
+            for note in (another_machine(args.table), another_mpi(args.table, library())):
+                if note:
+                    say(f"# {note}")
         if args.suite:
             rows, checks = run_suite(comm, work[0], say)
             if root:

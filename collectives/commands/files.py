@@ -26,13 +26,19 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def another_machine(table: Table | None) -> str:
-    """Return what to say of a table that was measured elsewhere; "" where it was not."""
-    if table is None or table.machine == machine():
+    """Return what to say of a table that was measured on another machine; "" where it was not."""
+    return "" if table is None else _elsewhere("on", table.machine, machine())
+
+
+def another_mpi(table: Table | None, mpi: str) -> str:
+    """Return what to say of a table that was measured with another MPI; "" where it was not."""
+    return "" if table is None else _elsewhere("with", table.mpi, mpi)
+
+
+def _elsewhere(word: str, there: str, here: str) -> str:
+    if there == here:
         return ""
-    return (
-        f"the table was measured on {table.machine}, and this is {machine()}: its times may not "
-        "hold here"
-    )
+    return f"the table was measured {word} {there}, and this is {here}: its times may not hold here"
 
 
 def is_open(stream: TextIO | None) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
 from collectives.commands.arguments import UsageError, seconds
-from collectives.commands.files import another_machine, is_open
+from collectives.commands.files import another_machine, another_mpi, is_open
 from collectives.table import EXECUTORS, Table
 from collectives.table_reader import TableError
 
@@ -107,8 +107,12 @@ def run(args: argparse.Namespace) -> int:
     except ranks.StartError as error:
         print(f"python -m collectives run: error: {error}", file=sys.stderr)
         return 1
-    if comm.Get_rank() == 0 and another_machine(table):
-        print(f"note: {another_machine(table)}", file=sys.stderr)
+    if comm.Get_rank() == 0 and table is not None:
+        from collectives.bench.run import library
+
+        for note in (another_machine(table), another_mpi(table, library())):
+            if note:
+                print(f"note: {note}", file=sys.stderr)
     report = None
     if args.report:
         from collectives.intracomm.report import Report

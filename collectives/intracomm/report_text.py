@@ -138,7 +138,7 @@ def measurements(shape: Shape, table: Table) -> list[Price]:
 
     They were measured on private buffers of four-byte elements, or what is most like them.
     """
-    section = table.find(shape.collective, shape.ranks, "private", 4)
+    section = table.find(shape.collective, shape.ranks, "private", 4, shape.nbytes)
     if section is None:
         return []
     prices = [Price(Way(*way), section.measured(way, shape.nbytes)) for way in section.seconds]

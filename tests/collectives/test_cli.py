@@ -12,6 +12,7 @@ from collectives import __main__ as cli
 from collectives.collective import ALLREDUCE
 from collectives.commands import named
 from collectives.commands.arguments import byte_sizes, nbytes, rank_counts, seconds
+from collectives.commands.files import another_mpi
 from collectives.fit import Fit
 from collectives.machine import machine
 from collectives.model import Model
@@ -256,6 +257,8 @@ def test_a_table_of_another_machine_is_noticed(tmp_path, capsys):
     replace(known, machine=machine()).save(path)
     assert cli.main(["explain", "bcast", "-n", "2", "--bytes", "8", "--table", str(path)]) == 0
     assert capsys.readouterr().err == ""
+    assert another_mpi(known, "MPI 1.0") == another_mpi(None, "MPI 1.0") == ""
+    assert another_mpi(known, "MPI 2.0").startswith("the table was measured with MPI 1.0, and this")
 
 
 def test_a_file_that_can_be_written_is_left_alone(tmp_path, capsys):

@@ -94,12 +94,24 @@ def test_the_whole_file_or_nothing(tmp_path, monkeypatch):
 def test_the_section_for_a_call():
     one, other = (section(itemsize=n) for n in (2, 8))
     found = table(sections=(one, other))
-    assert found.find("allreduce", 4, "private", 2) is one
-    assert found.find("allreduce", 4, "private", 8) is other
-    assert found.find("allreduce", 4, "private", 1) is one
-    assert found.find("allreduce", 4, "private", 16) is other
+    assert found.find("allreduce", 4, "private", 2, 8) is one
+    assert found.find("allreduce", 4, "private", 8, 8) is other
+    assert found.find("allreduce", 4, "private", 1, 8) is one
+    assert found.find("allreduce", 4, "private", 16, 8) is other
     for case in (("reduce", 4, "private"), ("allreduce", 3, "private"), ("allreduce", 4, "window")):
-        assert found.find(*case, 4) is None
+        assert found.find(*case, 4, 8) is None
+
+
+def test_a_section_tells_nothing_of_lengths_far_beyond_its_ends():
+    def covered(sizes, collective="allreduce"):
+        times = {Way("ring", "native"): (1e-6,) * len(sizes)}
+        one = Section(collective, 2, "private", 4, sizes, times, breakpoints_of(sizes, times))
+        return [n for n in (0, 8, 1 << 11, 1 << 12, 1 << 20, 1 << 21, 1 << 22) if one.covers(n)]
+
+    assert covered((8, 1 << 20)) == [0, 8, 1 << 11, 1 << 12, 1 << 20, 1 << 21]
+    assert covered((64,)) == [0, 8]
+    assert covered((1 << 12,)) == [1 << 11, 1 << 12]
+    assert len(covered((1 << 12,), "barrier")) == 7
 
 
 def test_the_mpi_it_was_measured_with(tmp_path):
