@@ -162,7 +162,7 @@ def check_agreement(job: Job, comm: MPI.Comm, settings: Settings) -> None:
 
 def _bound(job: Job, comm: MPI.Comm, settings: Settings, tag: int | None) -> Plan:
     if settings.background:
-        settings = _in_background(settings, comm)
+        settings = in_background(settings, comm)
     decision = decide(job, comm, settings)
     if decision.executor == "shared":
         try:
@@ -191,13 +191,23 @@ def _bound(job: Job, comm: MPI.Comm, settings: Settings, tag: int | None) -> Pla
         regions=[a for a in (job.source, job.target) if isinstance(a, np.ndarray)],
     )
     made.algorithm = algorithm.spec
-    if settings.background:
-        assert isinstance(made, NativePlan)
-        return BackgroundPlan(made, open_channel(comm), settings.traffic)
-    return made
+    return handed_over(made, comm, settings)
 
 
-def _in_background(settings: Settings, comm: MPI.Comm) -> Settings:
+def handed_over(plan: Plan, comm: MPI.Comm, settings: Settings) -> Plan:
+    """Return a plan, or what a thread makes of it where that is wanted."""
+    if not settings.background:
+        return plan
+    assert isinstance(plan, NativePlan)
+    return BackgroundPlan(plan, open_channel(comm), settings.traffic)
+
+
+def in_background(settings: Settings, comm: MPI.Comm) -> Settings:
+    """Return the settings of a plan that a thread can run.
+
+    Raises:
+        ValueError: another executor was asked for, or MPI does not allow for threads.
+    """
     if settings.executor not in ("auto", "native"):
         raise ValueError(
             f"background=True: needs the executor native, not {settings.executor}{at(comm)}"

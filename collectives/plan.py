@@ -12,10 +12,11 @@ class Plan(Closing):
     """A collective bound to memory and to a communicator.
 
     Making one is collective over the communicator, and must happen in the same order on all ranks;
-    plans may be started, tested and waited for in any order. `start` and `wait` run it; `test`
-    makes progress in between. Where no run is under way, because none was started or the last one
-    is finished, `wait` does nothing and `test` returns True, as MPI does for requests that are not
-    active. Use it as a context manager, or call `close`.
+    plans of one communicator may be started, tested and waited for in any order; those of several
+    are waited for in the same order on all ranks, unless threads run them. `start` and `wait` run
+    it; `test` makes progress in between. Where no run is under way, because none was started or the
+    last one is finished, `wait` does nothing and `test` returns True, as MPI does for requests that
+    are not active. Use it as a context manager, or call `close`.
 
     Runs of the executor "shared" take turns in the order in which the first rank of a node starts
     them. So a rank may not wait for one while another, which that rank has started before it, has

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from collectives.agreement import agree, checked
 from collectives.arguments import at, check_buffer, wants_ranks
-from collectives.bind import bind, bind_job
+from collectives.bind import bind, bind_job, handed_over, in_background
 from collectives.blocks import Regions
 from collectives.collective import GATHER, SCATTER
 from collectives.jobs import (
@@ -270,14 +270,18 @@ def plan_neighbor(
     if settings.check:
         agree(comm, "neighbor", settings.compared)
 
+    if settings.background:
+        settings = in_background(settings, comm)
+
     def make() -> Plan:
-        return bind(
+        made = bind(
             [goes + comes],
             Regions(checked),
             comm,
             executor=settings.executor,
-            traffic=settings.traffic,
+            traffic=None if settings.background else settings.traffic,
         )
+        return handed_over(made, comm, settings)
 
     return make() if settings.timeout is None else watched(make, comm, settings.timeout)
 

@@ -49,6 +49,23 @@ def test_a_plan_that_is_dropped_under_way_waits_for_nobody(comm):
     assert (collectives.allreduce(np.ones(3), comm=comm, background=True) == 2).all()
 
 
+@pytest.mark.ranks(3)
+def test_an_exchange_with_neighbours(comm):
+    up, down = (comm.rank + 1) % 3, (comm.rank - 1) % 3
+    x, y = np.full(100_000, comm.rank + 1.0), np.empty(100_000)
+    traffic = collectives.Traffic()
+    options = {"comm": comm, "background": True, "traffic": traffic}
+    with collectives.plan_neighbor([x], [up], [y], [down], **options) as plan:
+        plan.start()
+        while not plan.progress():  # without help
+            time.sleep(1e-3)
+        plan.wait()
+    assert (y == down + 1).all()
+    assert (traffic.messages, traffic.bytes) == (1, 800_000)
+    with pytest.raises(ValueError, match="background=True: needs the executor native, not python"):
+        collectives.plan_neighbor([x], [up], [y], [down], executor="python", **options)
+
+
 def test_as_many_runs_may_wait_as_there_are_plans():
     from collectives.channel import CALL_TAGS, TAGS
     from collectives.executors import program
