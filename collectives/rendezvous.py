@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
-from collectives.channel import AGREEMENT_TAG, Channel, give_way
+from collectives.channel import AGREEMENT_TAG, BROKEN, Channel, give_way
 from collectives.disagreement import Call, complaint
 
 NOTICE = 0.01
@@ -95,6 +95,14 @@ class Rendezvous:
             mine: the call of this rank.
             timeout: seconds to wait for the other ranks.
         """
+        try:
+            return self._exchange(mine, timeout)
+        except BaseException as error:  # as of Ctrl-C: the others may go on as if all had agreed
+            self._channel.in_flight.setdefault(BROKEN, self._channel)
+            self._channel.break_off(self._channel, error)
+            raise
+
+    def _exchange(self, mine: Call, timeout: float) -> str:
         self.calls += 1
         if self._comm.Get_rank() == 0:
             answer = self._collect(mine, timeout)

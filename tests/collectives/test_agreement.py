@@ -1,5 +1,8 @@
 """Ranks that do not make the same call are told so, all of them, and soon."""
 
+import os
+import signal
+import threading
 import time
 
 import numpy as np
@@ -375,6 +378,23 @@ def test_some_ranks_have_a_limit_and_some_a_wrong_one(comm, call, executor):
         call(x, timeout=20 if odd else None, **options)
     with pytest.raises(ValueError, match="timeout=0: needs a number of seconds above 0"):
         call(x, timeout=0 if odd else 20, **options)
+
+
+@pytest.mark.ranks(2)
+def test_ctrl_c_while_calls_are_compared_breaks_the_communicator(comm):
+    own = comm.Dup()  # not freed: what rank 1 has sent is never received
+    collectives.allreduce(np.ones(3), comm=own, check=True)
+    if comm.rank == 1:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            collectives.allreduce(np.ones(3), comm=own, check=True)
+        signal.signal(signal.SIGINT, before)
+        for check in (False, True):
+            with pytest.raises(RuntimeError, match="interrupted by KeyboardInterrupt"):
+                collectives.allreduce(np.ones(3), comm=own, check=check)
+    comm.Barrier()
 
 
 @pytest.mark.ranks(2, 3, every_mpi=True)
