@@ -50,7 +50,8 @@ class Tunable:
         try:
             number = int(value) if isinstance(value, str) else operator.index(value)
         except (TypeError, ValueError):
-            raise ValueError(f"{label}={value!r}: needs a whole number") from None
+            more = "; tunables are separated by commas" if ":" in str(value) else ""
+            raise ValueError(f"{label}={value!r}: needs a whole number{more}") from None
         if number < self.least:
             raise ValueError(f"{label}={number}: needs at least {self.least}")
         if number > self.most:

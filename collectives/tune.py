@@ -248,7 +248,8 @@ class _Tuning:
             for nbytes in section.sizes:
                 way, us = self._choice(section, nbytes)
                 text = f"{way.algorithm} on {way.executor}, {us:.2f} us, {ways_timed}"
-                self._say(f"{title}, {nbytes} bytes: {text}")
+                length = "" if collective is BARRIER else f", {nbytes} bytes"
+                self._say(f"{title}{length}: {text}")
         share = plan.share
         if len(share.sizes) < lengths_there or share.ways < len(plan.ways):
             some = f"{len(share.sizes)} of {lengths_there} lengths"

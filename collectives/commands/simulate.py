@@ -45,7 +45,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="cut blocks between elements of N bytes, as a run does; default: all equally long",
     )
     parser.add_argument(
-        "--goal", type=Path, metavar="FILE", help="also write the schedule as GOAL text (LogGOPSim)"
+        "--goal",
+        type=Path,
+        metavar="FILE",
+        help="also write the schedule as GOAL text (LogGOPSim): without costs, noise or stragglers",
     )
     network.add_costs(parser)
     network.add_chance(parser)
