@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     tunables = _tunables(chosen, args.ranks)
     if tunables:
         print(
-            "\nTunables, set as in chain:segments=16 or hierarchical:node=8,outer=ring; a tuner tries "
-            f"the default and, for {ranks}, these values.\n"
+            "\nTunables, set as in chain:segments=16 or hierarchical:node=8,outer=ring; a tuner "
+            f"tries the default and, for {ranks}, these values.\n"
         )
         _table([["tunable", "default", "values", "meaning", "collectives"], *tunables], right=(1,))
     return 0

@@ -53,23 +53,28 @@ class Way(NamedTuple):
 class Tally:
     """What was counted at one place, on one rank or on all.
 
-    The first call of each shape makes a plan, and may compile code, so it tells nothing about the
-    others: what each of them took is counted without it.
+    The first call of each shape makes a plan, and may load or compile code, so it tells nothing
+    about the others: it is counted apart.
 
     Attributes:
         calls: how often.
         nbytes: length of the buffers, all calls together.
-        seconds: inside the calls, and in the waits and tests of their requests.
+        seconds: inside the calls but the first of each shape, and in the waits and tests of their
+            requests.
+        first_seconds: the same of the first calls.
         ways: what did them -> how often.
         shapes: what was to be done -> how often; None where the arguments could not be read.
-        later: what was to be done -> seconds of all calls of it but the first.
+        first: what was to be done -> seconds of the first call of it.
+        later: what was to be done -> seconds of all other calls of it.
     """
 
     calls: int = 0
     nbytes: int = 0
     seconds: float = 0.0
+    first_seconds: float = 0.0
     ways: Counter[Way] = field(default_factory=Counter)
     shapes: Counter[Shape | None] = field(default_factory=Counter)
+    first: dict[Shape | None, float] = field(default_factory=dict)
     later: dict[Shape | None, float] = field(default_factory=dict)
 
     def add(self, seconds: float, way: Way, shape: Shape | None) -> Waited:
@@ -83,8 +88,11 @@ class Tally:
         return waited
 
     def _took(self, shape: Shape | None, first: bool, seconds: float) -> None:
-        self.seconds += seconds
-        if not first:
+        if first:
+            self.first_seconds += seconds
+            self.first[shape] = self.first.get(shape, 0.0) + seconds
+        else:
+            self.seconds += seconds
             self.later[shape] = self.later.get(shape, 0.0) + seconds
 
     def each(self, shape: Shape | None) -> float | None:
@@ -145,8 +153,9 @@ def _joined(tallies: Sequence[Tally]) -> Tally:
     for tally in tallies:
         total.calls = max(total.calls, tally.calls)
         total.seconds = max(total.seconds, tally.seconds)
+        total.first_seconds = max(total.first_seconds, tally.first_seconds)
         total.ways |= tally.ways
         for shape in longest.shapes:
-            took = max(total.later.get(shape, 0.0), tally.later.get(shape, 0.0))
-            total.later[shape] = took
+            for all_of_them, mine in ((total.first, tally.first), (total.later, tally.later)):
+                all_of_them[shape] = max(all_of_them.get(shape, 0.0), mine.get(shape, 0.0))
     return total

@@ -71,7 +71,8 @@ def test_a_table_of_measured_lines_is_never_far_from_the_best(seed):
         choice = choose(ALLREDUCE, ranks, nbytes, table=table, placement=placement)
         return Way(choice.algorithm, choice.executor)
 
-    between = [round(n * f) for n in sizes for f in (1, 1.3, 2, 3)]
+    # Longer ones the table does not cover.
+    between = [round(n * f) for n in sizes for f in (1, 1.3, 2, 3) if n * f <= 2 * sizes[-1]]
     measured = [Row(*w, n, 1e6 * took(w, n)) for n in between for w in ways]
     assert max(r.ratio for r in regrets(measured, pick)) <= 1.15
 

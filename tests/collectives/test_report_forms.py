@@ -73,7 +73,7 @@ def test_all_forms_are_counted_with_their_bytes(comm, word):
             found = [tally for site, tally in report.sites.items() if site.call == form]
             assert sum(tally.calls for tally in found) == 2, form
             assert sum(tally.nbytes for tally in found) == 2 * nbytes, form
-            assert sum(tally.seconds for tally in found) > 0, form
+            assert sum(tally.first_seconds for tally in found) > 0, form
             name = method.lower().removesuffix("_block").removesuffix("v")
             for tally in found:
                 assert set(tally.shapes) == {Shape(name, comm.size, nbytes)}
@@ -102,7 +102,8 @@ def test_waits_for_a_rank_that_comes_late_are_counted(comm, word):
     found = {site.call: tally for site, tally in report.sites.items()}
     for form in ("Iallreduce", "Allreduce_init"):
         if comm.rank == 0:
-            assert found[form].seconds > 0.12
+            assert found[form].first_seconds > 0.04
+            assert found[form].seconds > 0.08
             assert found[form].each(shape) > 0.04
 
 
