@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from collectives.commands import bench, draw, explain, run, simulate, tune, veri
 from collectives.commands import list as list_
 from collectives.commands.arguments import Parser, UsageError
 from collectives.commands.arguments import names as read_names
-from collectives.commands.files import is_open
+from collectives.commands.files import is_open, write_no_more
 from collectives.commands.named import nearest
 
 COMMANDS = {
@@ -115,19 +114,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 sys.stdout.flush()
     except BrokenPipeError:
         # As in ``| head``.
-        _write_no_more()
+        write_no_more()
         return _NOBODY_READS
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename:
             raise
-        _write_no_more()
+        write_no_more()
         print(f"python -m collectives: error: standard output: {error.strerror}", file=sys.stderr)
         return 1
-
-
-def _write_no_more() -> None:
-    # Python itself would complain of what it cannot write at the end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from pathlib import Path
 from typing import TextIO
 
@@ -44,3 +47,11 @@ def _elsewhere(word: str, there: str, here: str) -> str:
 def is_open(stream: TextIO | None) -> bool:
     """Return whether a stream of Python can be written to: a program may close standard output."""
     return stream is not None and not getattr(stream, "closed", False)
+
+
+def write_no_more() -> None:
+    """Drop what cannot be written to standard output, of which Python would complain at the end."""
+    for stream in (sys.stdout, sys.__stdout__):  # a program may have put something in its place
+        if stream is not None and is_open(stream):
+            with contextlib.suppress(OSError):  # it has no file
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

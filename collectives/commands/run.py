@@ -9,6 +9,8 @@ import re
 import runpy
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
 from collectives.commands.arguments import UsageError, seconds
-from collectives.commands.files import another_machine, another_mpi, is_open
+from collectives.commands.files import (
+    another_machine,
+    another_mpi,
+    check_writable,
+    is_open,
+    write_no_more,
+)
+from collectives.launch import launcher_size
 from collectives.table import EXECUTORS, Table
 from collectives.table_reader import TableError
 
@@ -60,6 +69,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="at the end, print for each place that calls a collective what it took",
     )
     parser.add_argument(
+        "--report-file", type=Path, metavar="FILE", help="write the report there, not to the output"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="show all lengths and algorithms in the report"
+    )
+    parser.add_argument(
         "-m",
         dest="module",
         nargs=argparse.REMAINDER,
@@ -96,13 +111,19 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("say which program to run: SCRIPT ARGS, or -m MODULE ARGS")
     if args.module is None and not Path(words[0]).exists():
         raise UsageError(f"cannot open {words[0]}: there is no such file")
+    reported = args.report or args.report_file is not None
+    if args.all and not reported:
+        raise UsageError("--all: is for --report, or --report-file FILE")
     algorithms = {name: getattr(args, name) for name in COLLECTIVES}
     _check(algorithms, args.executor)
     try:
         table = None if args.table is None else Table.load(args.table)
     except TableError as error:
         raise UsageError(str(error)) from None
+    file = None if args.report_file is None else args.report_file.absolute()  # a program may chdir
     try:
+        if file is not None and args.started is None and launcher_size(os.environ) is None:
+            _check_file(file, words)
         comm = _join(args)
     except ranks.StartError as error:
         print(f"python -m collectives run: error: {error}", file=sys.stderr)
@@ -114,14 +135,30 @@ def run(args: argparse.Namespace) -> int:
             if note:
                 print(f"note: {note}", file=sys.stderr)
     report = None
-    if args.report:
+    if reported:
+        from collectives.abort import abort_on_exception
         from collectives.intracomm.report import Report
 
         report = Report()
+        with abort_on_exception(comm):
+            if file is not None and comm.Get_rank() == 0:
+                _check_file(file, words)
     how: dict[str, Any] = {**algorithms, "executor": args.executor, "table": table}
     how |= {"report": report, "check": args.check, "timeout": args.timeout}
-    _run(comm, words, args.module is not None, how)
+    write = partial(_write_report, comm, comm.Get_rank(), table, file, args.all)
+    _run(comm, words, args.module is not None, how, write)
     return 0
+
+
+def _check_file(file: Path, words: list[str]) -> None:
+    """Find out before the program runs that its report cannot be written.
+
+    Raises:
+        UsageError: it cannot, or should not.
+    """
+    if file.exists() and Path(words[0]).exists() and file.samefile(words[0]):
+        raise UsageError(f"--report-file {file}: is the program")
+    check_writable("--report-file", file)
 
 
 def _check(algorithms: dict[str, str], executor: str) -> None:
@@ -175,13 +212,18 @@ def _finalize() -> None:
         MPI.Finalize()
 
 
-def _run(comm: MPI.Comm, words: list[str], is_module: bool, how: dict[str, Any]) -> None:
+def _run(
+    comm: MPI.Comm,
+    words: list[str],
+    is_module: bool,
+    how: dict[str, Any],
+    write: Callable[[Report], None],
+) -> None:
     from mpi4py import MPI
 
     from collectives.abort import abort_on_exception
     from collectives.intracomm import as_intracomm
 
-    rank = comm.Get_rank()
     guard = abort_on_exception(comm)
     with guard:
         vars(MPI)["COMM_WORLD"] = as_intracomm(MPI.COMM_WORLD, **how)
@@ -198,7 +240,7 @@ def _run(comm: MPI.Comm, words: list[str], is_module: bool, how: dict[str, Any])
         vars(MPI)["COMM_WORLD"] = comm
         guard.__exit__(None, None, None)
         if how["report"] is not None:
-            _print_report(comm, rank, how["report"], how["table"])
+            write(how["report"])
 
     if any(not t.daemon and t is not threading.current_thread() for t in threading.enumerate()):
         atexit.register(end)  # when Python has waited for the threads of the program
@@ -226,7 +268,9 @@ def _from_program(trace: TracebackType | None) -> TracebackType | None:
     return None
 
 
-def _print_report(comm: MPI.Comm, rank: int, report: Report, table: Table | None) -> None:
+def _write_report(
+    comm: MPI.Comm, rank: int, table: Table | None, file: Path | None, every: bool, report: Report
+) -> None:
     from mpi4py import MPI
 
     from collectives.bench.pin import has_own_cores
@@ -240,10 +284,22 @@ def _print_report(comm: MPI.Comm, rank: int, report: Report, table: Table | None
     found = report.gather(comm)
     if found is None:
         return
+    text = report_text(found, table, own_cores=own_cores, every=every)
+    if file is not None:
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            print(f"no report: --report-file {file}: {error.strerror}", file=sys.stderr)
+        return
     out = sys.__stdout__  # the program may have put something in its place
     if not is_open(out):
         print("no report: the program has closed standard output", file=sys.stderr)
         return
-    if is_open(sys.stdout):
-        sys.stdout.flush()
-    print(report_text(found, table, own_cores=own_cores), end="", file=out, flush=True)
+    try:
+        if is_open(sys.stdout):
+            sys.stdout.flush()
+        print(text, end="", file=out, flush=True)
+    except OSError as error:
+        write_no_more()
+        if not isinstance(error, BrokenPipeError):  # as in ``| head``
+            print(f"no report: standard output: {error.strerror}", file=sys.stderr)

@@ -62,7 +62,8 @@ def report_text(
     for site, tally in sorted(
         sites.items(), key=lambda item: (-item[1].seconds, -item[1].first_seconds)
     ):
-        times = f"{_time(tally.first_seconds):>9} {_time(tally.seconds):>9}"
+        then = _time(tally.seconds) if tally.seconds else "-"
+        times = f"{_time(tally.first_seconds):>9} {then:>9}"
         where = f"{_short(site.file)}:{site.line} {site.call}"
         rows.append(f"{times} {tally.calls:>8} {tally.nbytes:>14}  {where}")
         rows += [_INDENT + line for line in _details(site.call, tally, table, every)]
@@ -75,7 +76,7 @@ def report_text(
         "Waitall and its like cannot be seen, nor a Startall of what is the library's.",
         "bytes: length of the longer buffer of a rank, all calls together.",
         *_sources(table),
-        "A form is compared with what it can take: one that does not block, not with shared memory.",
+        "A call is compared with what it can take: one that does not block cannot share memory.",
     ]
     if not own_cores:
         lines.append("There are more ranks than cores, of which the models know nothing.")

@@ -138,7 +138,8 @@ def test_a_module_and_its_report(run):
     assert done.stdout.startswith("right\n")
     assert "program.py:8 Allgather" in done.stdout
     assert "done by ring (" in done.stdout
-    assert re.search(r"done by ring \(\w+\) x1\n +model: .*bruck.*, 2 more \(native\)", done.stdout)
+    found = r"done by ring \(\w+\) x1: first [^\n]*\n +model: .*bruck.*, 2 more \(native\)"
+    assert re.search(found, done.stdout)
 
 
 @pytest.mark.parametrize("how", [[], OURS, ["--executor", "python", "--check"]])
@@ -203,6 +204,57 @@ def test_no_report_where_the_program_has_closed_standard_output(run):
     done = run("import sys\nsys.stdout.close()", options=("--report",))
     assert done.returncode == 0
     assert done.stderr == "no report: the program has closed standard output\n"
+
+
+CHANGES = """
+    import os
+    import numpy as np
+    from mpi4py import MPI
+
+    os.mkdir("below")
+    os.chdir("below")
+    MPI.COMM_WORLD.Allreduce(np.ones(10), np.zeros(10))
+    print("ran")
+"""
+
+
+def test_a_report_may_go_to_a_file(run, tmp_path):
+    done = run(CHANGES, options=("--all", "--report-file", "report.txt"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    assert "program.py:8 Allreduce" in (tmp_path / "report.txt").read_text()
+    full = run("print('ran')", options=("--report-file", "/dev/full"))
+    assert (full.returncode, full.stdout) == (0, "ran\n")
+    assert full.stderr == "no report: --report-file /dev/full: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("-n", "2", "--report-file", "no/such"), "--report-file .*no/such: No such file or"),
+        (("-n", "2", "--report-file", "."), "--report-file .*: Is a directory"),
+        (("--report-file", "program.py"), "--report-file .*program.py: is the program"),
+        (("--all",), "--all: is for --report, or --report-file FILE"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_said_before_the_program_runs(run, options, says):
+    done = run("print('ran')", options=options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"python -m collectives run: error: {says}[^\n]*\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "then", ["", "sys.stdout = io.StringIO()", "threading.Thread(target=wait).start()"]
+)
+@pytest.mark.parametrize("to", ["> /dev/full", "| true"])
+def test_a_report_that_nobody_takes(tmp_path, to, then):
+    source = "import io, sys, threading, time\nwait = lambda: time.sleep(0.5)\n"
+    (tmp_path / "program.py").write_text(f"{source}time.sleep(0.2)\n{then}\n")
+    command = f"{sys.executable} -m collectives run --report program.py {to}"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    full = "no report: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (0, full if to == "> /dev/full" else "")
 
 
 @pytest.mark.parametrize("code", [0, 3])
