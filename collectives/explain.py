@@ -56,6 +56,7 @@ class Explanation:
         why: in a few sentences.
         candidates: those that could have been, the measured ones first, the fastest first.
         shared: whether `SHARED` is taken instead, if all ranks are on one node and have numba.
+        asked: algorithms that were asked for, with any tunables.
     """
 
     title: str
@@ -63,17 +64,33 @@ class Explanation:
     why: str
     candidates: tuple[Candidate, ...]
     shared: bool = False
+    asked: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The explanation as lines, the chosen candidate marked with ``*``; equals share a line."""
+        """The explanation as lines, the chosen candidate marked with ``*``; equals share a line.
+
+        Where algorithms were asked for, lines with neither them nor the chosen one are left out.
+        """
+        return self._text(every=False)
+
+    @property
+    def whole(self) -> str:
+        """The same with all candidates, each in a line of its own."""
+        return self._text(every=True)
+
+    def _text(self, *, every: bool) -> str:
         first = self.choice.algorithm, self.choice.executor
+        wanted = {self.choice.algorithm, *(spec.partition(":")[0] for spec in self.asked)}
         rows = [("", "algorithm", "executor", "predicted us", "measured us")]
-        for group in _equals(self.candidates):
+        for group in [[c] for c in self.candidates] if every else _equals(self.candidates):
             ways = [c.way for c in group]
             chosen = SHARED if self.shared else first
             mark = "*" if chosen in ways else ""
-            ways.sort(key=lambda way: way not in (chosen, first))
+            these = [way for way in ways if wanted & {*_names(way.algorithm)}]
+            if self.asked and not (every or these or chosen in ways):
+                continue
+            ways.sort(key=lambda way: (way not in (chosen, first), way not in these))
             names = [way.algorithm for way in ways]
             more = f", {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             times = _us(group[0].predicted), _us(group[0].measured)
@@ -87,6 +104,10 @@ class Explanation:
             for row in rows
         ]
         return "\n".join((self.title, self.why, "", *lines))
+
+
+def _names(spec: str) -> tuple[str, str]:
+    return spec, spec.partition(":")[0]
 
 
 def _equals(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -157,7 +178,9 @@ def explain(
     of = count_text(size, "rank")
     case = [] if collective is BARRIER else [f"{nbytes} bytes", f"{placement} buffers"]
     title = ", ".join((f"{collective.name} on {of}", *case))
-    return Explanation(title, choice, "\n".join((why, *places)), tuple(candidates), shared)
+    return Explanation(
+        title, choice, "\n".join((why, *places)), tuple(candidates), shared, tuple(asked)
+    )
 
 
 def _about_nodes(size: int, nbytes: int, topology: Topology) -> str:
@@ -205,12 +228,13 @@ def _place(spec: str, candidates: Sequence[Candidate]) -> str:
         return _us(c.measured), _us(c.predicted)
 
     found = next(c for c in candidates if c.way.algorithm == spec)
-    place = next(i for i, c in enumerate(candidates, 1) if times(c) == times(found))
+    equals = [i for i, c in enumerate(candidates, 1) if times(c) == times(found)]
+    others = f" with {count_text(len(equals) - 1, 'other')}," if len(equals) > 1 else ""
     what = "predicted" if found.measured is None else "measured"
     took = found.predicted if found.measured is None else found.measured
     return (
-        f"{spec} on the {found.way.executor} executor: {_us(took)} us {what}, place {place} of "
-        f"{len(candidates)}."
+        f"{spec} on the {found.way.executor} executor: {_us(took)} us {what}, place {equals[0]}"
+        f"{others} of the {len(candidates)} whose times are known."
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from collectives.collective import COLLECTIVES, Collective
@@ -18,7 +17,7 @@ from collectives.commands.arguments import (
     positive,
 )
 from collectives.commands.files import another_machine
-from collectives.explain import SHARED, explain
+from collectives.explain import explain
 from collectives.select import MODELS
 from collectives.table import EXECUTORS, PLACEMENTS, Table
 from collectives.table_reader import TableError
@@ -47,6 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--itemsize", type=positive, default=4, metavar="N", help="bytes of an element (4)"
     )
+    parser.add_argument("--all", action="store_true", help="show all, each in a line of its own")
     network.add_costs(parser, "those of each executor; where one is given, the others as ")
 
 
@@ -80,15 +80,11 @@ def run(args: argparse.Namespace) -> int:
         )
     except (TableError, ValueError) as error:
         raise UsageError(str(error)) from None
-    if algorithms:
-        shown = {found.choice.algorithm, *(spec.partition(":")[0] for spec in algorithms)}
-        candidates = [
-            c for c in found.candidates if c.way == SHARED or shown & {*_names(c.way.algorithm)}
-        ]
-        found = replace(found, candidates=tuple(candidates))
     if another_machine(table):
         print(f"note: {another_machine(table)}", file=sys.stderr)
-    print(found.text)
+    print(found.whole if args.all else found.text)
+    if not args.all and found.whole != found.text:
+        print("\n--all shows all, each in a line of its own.")
     return 0
 
 
@@ -104,7 +100,3 @@ def _case(args: argparse.Namespace) -> tuple[Collective, list[str] | None]:
         found = [named.one_algorithm(spec, home) for spec in algorithms]
         return found[0].collective, algorithms
     return named.find_collectives(collectives)[0], None
-
-
-def _names(spec: str) -> tuple[str, str]:
-    return spec, spec.partition(":")[0]

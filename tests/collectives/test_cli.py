@@ -281,7 +281,16 @@ def test_explain_with_given_costs(capsys):
     assert "inside       latency L 1 us, bandwidth 1/G 12.5 GB/s, sums 1/c 10 GB/s," in said
     assert "between      latency L 5 us, bandwidth 1/G 12.5 GB/s, overhead" in said
     price = simulate(named.one_algorithm("ring", "allreduce"), 64, 1 << 16, NODES).seconds
-    assert re.search(rf"^ +ring +native +{1e6 * price:.2f} +-$", said, re.MULTILINE)
+    assert re.search(rf"^ +ring(, .*)? +native +{1e6 * price:.2f} +-$", said, re.MULTILINE)
+
+
+def test_explain_names_all_that_share_a_line_where_it_is_wished(capsys):
+    words = ["explain", "allreduce", "-n", "2", "--bytes", "1M"]
+    short, long = (cli.main([*words, *more]) or capsys.readouterr().out for more in ([], ["--all"]))
+    assert short.endswith("\n--all shows all, each in a line of its own.\n")
+    assert ", 20 more" in short
+    assert "--all" not in long
+    assert re.search(r"^ +torus +native ", long, re.MULTILINE)
 
 
 def test_draw_with_tunables(capsys):

@@ -217,6 +217,23 @@ def test_explain_lets_equals_share_a_line():
     assert any(re.match(r" +\S+, \S+, \S+, \d+ more +python", line) for line in lines)
 
 
+def test_explain_shows_whose_time_is_that_of_an_algorithm_that_is_asked_for():
+    said = explain(ALLREDUCE, 2, 1 << 20, executors=("shared", "native"), asked=("ring",))
+    row = next(line for line in said.text.splitlines() if "ring, " in line)
+    assert row.split("  ")[1].strip().startswith("rabenseifner, ring, ")
+    more = int(re.search(r", (\d+) more  +native", row)[1])
+    assert not any("chain" in line for line in said.text.splitlines())
+    price = predicted(ALLREDUCE, "ring", 2, 1 << 20, NATIVE)
+    assert said.candidates[0].way == Way("direct", "shared")
+    equals = [c for c in said.candidates[1:] if f"{c.predicted:.8f}" == f"{price:.8f}"]
+    assert more == len(equals) - 3
+    told = f"{1e6 * price:.2f} us predicted, place 1 with {len(equals) - 1} others, of the "
+    assert f"{told}{len(said.candidates) - 1} whose times are known." in said.why
+    rows = said.whole.splitlines()[-len(said.candidates) :]
+    assert [row[3:].split()[:2] for row in rows] == [[*c.way] for c in said.candidates]
+    assert "more" not in said.whole.split("measured us")[1]
+
+
 def test_explain_without_a_table():
     said = explain(ALLREDUCE, 4, 4096)
     assert "on the native executor: there is no table, and the model prices it lowest" in said.why
