@@ -69,8 +69,8 @@ def report_text(
         rows += [_INDENT + line for line in _details(site.call, tally, table, every)]
     lines = [
         "Collectives on buffers: calls, bytes and times, each of the rank that has most of it.",
-        "first: time in the first call of each length, which makes a plan and may load or compile",
-        "code. then: in all others. Rows are in the order of this.",
+        "first: time in the first call of a length: it makes a plan, and may load or compile code.",
+        "then: time in all others; rows are in the order of this.",
         "Both are times in the calls, and in Wait and Test of their requests, whoever does them;",
         "with what they wait for ranks that come late. A call of a persistent form is a Start.",
         "Waitall and its like cannot be seen, nor a Startall of what is the library's.",

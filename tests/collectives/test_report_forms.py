@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from collectives import as_intracomm
 from collectives.collective import COLLECTIVES
+from collectives.intracomm.forms import can_take
 from collectives.intracomm.length import length
 from collectives.intracomm.report import Report, Shape, Way
 
@@ -78,6 +79,9 @@ def test_all_forms_are_counted_with_their_bytes(comm, word):
             for tally in found:
                 assert set(tally.shapes) == {Shape(name, comm.size, nbytes)}
                 assert (LIBRARY in tally.ways) == (word == "library")
+                (shape,) = tally.shapes
+                taken = {*tally.ways} - {LIBRARY}
+                assert all(can_take(form, shape, way) for way in taken), (form, taken)
 
 
 @pytest.mark.ranks(2, every_mpi=True)
