@@ -22,7 +22,7 @@ of a round in the order in which they are ready, then the second ones, and so on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,7 @@ def simulate(
     slow: Sequence[float] | Vector | None = None,
     noise: Noise | None = None,
     element_bytes: int | None = None,
+    played: Callable[[], object] | None = None,
 ) -> Simulation:
     """Simulate one run of an algorithm.
 
@@ -79,6 +80,7 @@ def simulate(
         noise: random delays. Default: none.
         element_bytes: bytes of an element: blocks are then cut between elements, as in a real run,
             and those without an element are not sent. Default: all blocks are equally long.
+        played: called after each round, to show how far it is.
 
     Raises:
         ValueError: a number is out of range, or ``start`` or ``slow`` has another length.
@@ -97,6 +99,8 @@ def simulate(
     for steps in algorithm.generate(np.arange(size), size):
         clock.play(rounds, steps)
         rounds += 1
+        if played is not None:
+            played()
     return Simulation(float(clock.time.max()), rounds, clock.time, clock.messages, clock.nbytes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from collectives.commands.arguments import (
     bytes_of,
     positive,
 )
-from collectives.commands.files import check_writable
+from collectives.commands.files import check_writable, is_open
+from collectives.commands.rounds import RoundsShown, rounds_of
 from collectives.goal import goal_lines
 from collectives.model import Model
 from collectives.registry import Algorithm
@@ -70,20 +72,28 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--bytes {nbytes}: too many elements for {args.ranks} ranks")
     if args.goal is not None:
         check_writable("--goal", args.goal)
+    shown = None
+    if is_open(sys.stderr) and sys.stderr.isatty():
+        shown = RoundsShown(sys.stderr, rounds_of(algorithm, args.ranks), args.runs)
     begin = time.perf_counter()
-    done = [
-        simulate(
-            algorithm,
-            args.ranks,
-            nbytes,
-            model,
-            start=start,
-            slow=slow,
-            noise=noise and replace(noise, seed=noise.seed + k),
-            element_bytes=args.element_bytes,
-        )
-        for k in range(args.runs)
-    ]
+    try:
+        done = [
+            simulate(
+                algorithm,
+                args.ranks,
+                nbytes,
+                model,
+                start=start,
+                slow=slow,
+                noise=noise and replace(noise, seed=noise.seed + k),
+                element_bytes=args.element_bytes,
+                played=shown,
+            )
+            for k in range(args.runs)
+        ]
+    finally:
+        if shown is not None:
+            shown.end()
     took = time.perf_counter() - begin
     each = "" if algorithm.collective is BARRIER else f", {bytes_text(nbytes)} each"
     print(f"{algorithm.collective.name} {algorithm.spec}, {count_text(args.ranks, 'rank')}{each}")

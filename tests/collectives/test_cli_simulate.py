@@ -1,9 +1,11 @@
+import io
 import re
 
 import pytest
 
 from collectives import __main__ as cli
-from collectives.collective import REDUCE
+from collectives.collective import ALLREDUCE, REDUCE
+from collectives.commands.rounds import RoundsShown, rounds_of
 from collectives.model import Model
 from collectives.noise import Noise
 from collectives.registry import REGISTRY
@@ -159,3 +161,34 @@ def test_what_cannot_be_simulated(capsys, words, message):
     with pytest.raises(SystemExit):
         cli.main(["simulate", *words.split()])
     assert message in capsys.readouterr().err
+
+
+def test_the_rounds_are_counted_unless_that_takes_long():
+    ring = REGISTRY.get(ALLREDUCE, "ring")
+    assert rounds_of(ring, 10) == 18
+    assert rounds_of(ring, 1_000_000, limit=0.0) is None
+    played = []
+    assert simulate(ring, 10, 80, played=lambda: played.append(1)).rounds == len(played) == 18
+
+
+@pytest.mark.parametrize(
+    ("rounds", "text"),
+    [(5, "round 4 of 10, about 0:00:03 left"), (None, "round 4, 0:00:02 so far")],
+)
+def test_how_far_a_long_simulation_is(rounds, text):
+    clock = iter([0.0, 0.5, 0.9, 0.95, 2.0, 2.1, 2.15])
+    out = io.StringIO()
+    shown = RoundsShown(out, rounds, runs=2, now=lambda: next(clock))
+    for _ in range(6):
+        shown()
+    assert out.getvalue() == f"\r\x1b[K{text}"  # once, as the others come too soon
+    shown.end()
+    assert out.getvalue().endswith("left\r\x1b[K" if rounds else "far\r\x1b[K")
+
+
+def test_a_short_simulation_shows_nothing():
+    out = io.StringIO()
+    shown = RoundsShown(out, 3)
+    shown()
+    shown.end()
+    assert out.getvalue() == ""
