@@ -267,6 +267,11 @@ def plan_neighbor(
     goes: Round = [Send(peer, i) for i, peer in enumerate(destinations)]
     comes: Round = [Recv(peer, len(sendbufs) + i) for i, peer in enumerate(sources)]
     settings = settings_of(options)
+    if settings.algorithm != "auto":
+        raise ValueError(
+            f"algorithm={settings.algorithm!r}: there is one for neighbours only; leave it "
+            f"out{at(comm)}"
+        )
     if settings.check:
         agree(comm, "neighbor", settings.compared)
 

@@ -141,6 +141,8 @@ def test_regions_that_are_not_contiguous(comm):
     if "native" in EXECUTORS:
         with pytest.raises(ValueError, match="not contiguous"):
             collectives.plan_neighbor(*arguments, comm=comm, executor="native")
+    with pytest.raises(ValueError, match=r"algorithm='ring': there is one for neighbours only"):
+        collectives.plan_neighbor(*arguments, comm=comm, algorithm="ring")
 
 
 @pytest.mark.ranks(2, 3, 4)
