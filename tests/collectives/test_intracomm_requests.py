@@ -3,7 +3,6 @@
 import gc
 import itertools
 import sys
-import threading
 import time
 
 import numpy as np
