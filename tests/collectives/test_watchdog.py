@@ -141,7 +141,7 @@ def test_a_watched_plan_is_a_plan(comm):
     assert traffic.messages == 3 * inner.messages
     for seconds in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="timeout="):
-            watched(lambda: inner, comm, seconds)
+            collectives.plan_allreduce(x, comm=comm, timeout=seconds)
 
 
 def test_the_stacks_of_this_process():
