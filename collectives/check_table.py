@@ -12,13 +12,14 @@ from mpi4py import MPI
 from collectives.bench.pin import has_own_cores, pin
 from collectives.bench.row import DISTURBED
 from collectives.bench.run import library, silent
-from collectives.collective import BARRIER, COLLECTIVES
+from collectives.collective import COLLECTIVES
 from collectives.measured import NEAR
 from collectives.regret import Regret, regrets
 from collectives.select import choose
 from collectives.table import EXECUTORS, PLACEMENTS, Table, Way
 from collectives.trials import AT_ONCE, Timer
-from collectives.tune import Wanted, not_quiet
+from collectives.tune import Wanted
+from collectives.tune_text import case_text, not_quiet
 
 LIMIT = 1.15
 """A choice is to be no more than so many times slower than the best."""
@@ -73,9 +74,8 @@ def check(comm: MPI.Comm, table: Table, wanted: Wanted, report: Report = print) 
             one = regrets(trials, lambda *case, s=s: _pick(table, s.itemsize, *case))
             found += one
             for r in one:
-                length = "" if r.collective == BARRIER.name else f", {r.nbytes} bytes"
                 say(
-                    f"{r.collective}, {r.placement}{length}: {r.chosen.algorithm} on "
+                    f"{case_text(r.collective, r.placement, r.nbytes)}: {r.chosen.algorithm} on "
                     f"{r.chosen.executor}, {r.ratio:.2f} x the best ({r.best.algorithm} on "
                     f"{r.best.executor})"
                 )

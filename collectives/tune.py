@@ -34,6 +34,7 @@ from collectives.measured import Length, section_of, time_length
 from collectives.select import choose, variants
 from collectives.table import EXECUTORS, PLACEMENTS, Section, Table, Way
 from collectives.trials import AT_ONCE, Timer
+from collectives.tune_text import case_text, not_quiet, section_text
 from collectives.units import model_text
 
 SIZES = (8, 64, 512, *(4096 << k for k in range(8)), 1 << 20, 1 << 22, 1 << 24)
@@ -180,7 +181,7 @@ class _Tuning:
                 break
             case = waiting.pop(i)
             found[case] = self._section(case, plan, len(found) + 1, len(cases))
-        self._conclude([_title(case) for case in waiting])
+        self._conclude([section_text(c.name, placement) for c, placement in waiting])
         in_order = (found.get(case) for case in cases)
         sections = tuple(s for s in in_order if s is not None)
         fits = {e: fit for e, fit in self._fits.items() if fit.residual <= POOR}
@@ -236,7 +237,7 @@ class _Tuning:
     def _section(self, case: _Case, plan: _Plan, number: int, of: int) -> Section | None:
         """Measure a section; None where it is left out."""
         collective, placement = case
-        title = _title(case)
+        title = section_text(collective.name, placement)
         lengths_there = len(_sizes(collective, self._wanted))
         timer = Timer(self._comm, collective, placement, self._wanted.dtype, self._say)
         where = Progress(title, number, of, 0, len(plan.share.sizes), 0.0)
@@ -248,8 +249,7 @@ class _Tuning:
             for nbytes in section.sizes:
                 way, us = self._choice(section, nbytes)
                 text = f"{way.algorithm} on {way.executor}, {us:.2f} us, {ways_timed}"
-                length = "" if collective is BARRIER else f", {nbytes} bytes"
-                self._say(f"{title}{length}: {text}")
+                self._say(f"{case_text(collective.name, placement, nbytes)}: {text}")
         share = plan.share
         if len(share.sizes) < lengths_there or share.ways < len(plan.ways):
             some = f"{len(share.sizes)} of {lengths_there} lengths"
@@ -337,19 +337,6 @@ class _Tuning:
     def _tell(self, progress: Progress) -> None:
         if self._progress is not None:
             self._progress(progress)
-
-
-def not_quiet(part: float) -> str:
-    """Return what to say where a rank lost its core in that part of the runs, 0 to 1."""
-    return (
-        f"the machine is not quiet: in up to {100 * part:.0f} % of the runs a rank lost its core "
-        "to another program"
-    )
-
-
-def _title(case: _Case) -> str:
-    collective, placement = case
-    return f"{collective.name}, {placement}"
 
 
 def _now() -> str:
