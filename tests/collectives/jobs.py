@@ -16,7 +16,7 @@ PREFIXES = ["", "other"]
 
 
 def run_job(tmp_path, config, mpi, ranks, script, timeout=60):
-    """Run a script on so many ranks; return the finished process and the seconds it took."""
+    """Run a script on so many ranks, in ``tmp_path``; return the process and the seconds it took."""
     env = dict(os.environ)
     if mpi:
         if not config.mpis:
@@ -31,6 +31,7 @@ def run_job(tmp_path, config, mpi, ranks, script, timeout=60):
         capture_output=True,
         text=True,
         env=env,
+        cwd=tmp_path,
         timeout=timeout,
     )
     return done, time.monotonic() - begin
