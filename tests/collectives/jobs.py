@@ -16,7 +16,7 @@ PREFIXES = ["", "other"]
 
 
 def run_job(tmp_path, config, mpi, ranks, script, timeout=60):
-    """Run a script on so many ranks, in ``tmp_path``; return the process and the seconds it took."""
+    """Run a script on so many ranks, in ``tmp_path``; return the process, and its seconds."""
     env = dict(os.environ)
     if mpi:
         if not config.mpis:
