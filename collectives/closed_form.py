@@ -4,9 +4,9 @@ Notation: p ranks, n bytes, and the symbols of `collectives.model.Model`. A mess
 ``t(b) = L + 2 o + b G``; a rank can send one every ``u(b) = max(o + b G, g)``; ``lg`` is log2.
 
 They hold where the blocks are equally long and g is no more than L + 2 o (else the gap may rule).
-The texts are for people: those of binomial trees are for powers of two, and where a rank sends
-several messages in a round they leave o and g out; `seconds` knows of both. Rabenseifner's has two
-more messages, of the fold, where p is no power of two: ``[...]`` in the text.
+The texts are for people, and for two ranks or more: what follows ``for`` is a condition (``p =
+2^d``: a power of two), ``[...]`` is the fold where p is no power of two, and where a rank sends
+several messages in a round they leave o and g out. `seconds` needs none of that.
 """
 
 from __future__ import annotations
@@ -117,24 +117,28 @@ def _within(algorithm: Algorithm | None, groups: int, lanes: bool) -> float:
     return 1 / groups if dealt and not lanes else 1.0
 
 
+_POWER = "for p = 2^d"
 _HALVING = "lg p t(0) + (p-1)/p n (G + c)"
 _DOUBLING = "lg p t(0) + (p-1)/p n G"
 _FOLDED = "[+ 2 t(n) + n c], q = 2^floor(lg p)"
-_CHAIN = "(p-1) t(n/S) + (S-1) u(n/S), S segments"
+_SEGMENTS = "for p > 2, S segments"
+_BATCH = "for p-1 <= w"
 
 FORMS = {
     ("allreduce", "ring"): Formula("2 (p-1) t(n/p) + (p-1) n/p c", f.ring, uses=("segments",)),
     ("allreduce", "bidirectional_ring"): Formula(
-        "2 (p-1) (L + n/p G) + (p-1) n/p c", f.bidirectional_ring
+        "(p-1) (2 L + n/p G + n/(2p) (G + c + max(G, c))), for p > 2", f.bidirectional_ring
     ),
     ("allreduce", "torus"): Formula(
         "2 (x-1) t(n/x) + 2 (y-1) t(n/p) + (p-1) n/p c, x y = p", f.torus, uses=("width",)
     ),
-    ("allreduce", "direct"): Formula("2 L + 2 (p-1) n/p G + n/p c", f.direct, uses=("window",)),
-    ("allreduce", "linear"): Formula("2 (L + (p-1) n G) + n c", f.linear),
-    ("allreduce", "tree"): Formula("2 lg p t(n) + lg p n c", f.tree),
+    ("allreduce", "direct"): Formula(
+        f"2 L + n (G + c/p) + (p-2) n/p max(G, c), {_BATCH}", f.direct, uses=("window",)
+    ),
+    ("allreduce", "linear"): Formula("2 L + n (p G + c) + (p-2) n max(G, c)", f.linear),
+    ("allreduce", "tree"): Formula(f"2 lg p t(n) + lg p n c, {_POWER}", f.tree),
     ("allreduce", "recursive_doubling"): Formula(
-        "lg p (t(n) + n c)", f.recursive_doubling, any_size=False
+        f"lg p (t(n) + n c), {_POWER}", f.recursive_doubling, any_size=False
     ),
     ("allreduce", "rabenseifner"): Formula(
         f"2 lg q t(0) + (q-1)/q n (2 G + c) {_FOLDED}", f.rabenseifner
@@ -144,37 +148,51 @@ FORMS = {
         "(p-1) (t(n/p) + n/p c)", f.ring_reduce_scatter, uses=("segments",)
     ),
     ("reduce_scatter", "bidirectional_ring"): Formula(
-        "(p-1) (L + n/p (G + c))", f.bidirectional_reduce_scatter
+        "(p-1) (L + n/(2p) (G + c + max(G, c))), for p > 2", f.bidirectional_reduce_scatter
     ),
     ("reduce_scatter", "pairwise"): Formula("(p-1) (t(n/p) + n/p c)", f.ring_reduce_scatter),
     ("reduce_scatter", "direct"): Formula(
-        "L + (p-1) n/p G + n/p c", f.direct_reduce_scatter, uses=("window",)
+        f"L + n/p (G + c) + (p-2) n/p max(G, c), {_BATCH}",
+        f.direct_reduce_scatter,
+        uses=("window",),
     ),
-    ("reduce_scatter", "recursive_halving"): Formula(_HALVING, f.halving, any_size=False),
+    ("reduce_scatter", "recursive_halving"): Formula(
+        f"{_HALVING}, {_POWER}", f.halving, any_size=False
+    ),
     ("reduce_scatter", "linear"): Formula(
-        "2 L + (p-1) (1 + 1/p) n G + n c", f.linear_reduce_scatter
+        "2 L + (2p-1)/p n G + n c + (p-2) n max(G, c)", f.linear_reduce_scatter
     ),
     ("allgather", "ring"): Formula("(p-1) t(n/p)", f.ring_allgather, uses=("segments",)),
     ("allgather", "bidirectional_ring"): Formula("(p-1) (L + n/p G)", f.bidirectional_allgather),
-    ("allgather", "direct"): Formula("L + (p-1) n/p G", f.direct_allgather, uses=("window",)),
+    ("allgather", "direct"): Formula(
+        f"L + (p-1) n/p G, {_BATCH}", f.direct_allgather, uses=("window",)
+    ),
     ("allgather", "bruck"): Formula(
         "ceil(lg p) t(0) + (p-1)/p n G", f.bruck_allgather, uses=("radix",)
     ),
-    ("allgather", "recursive_doubling"): Formula(_DOUBLING, f.doubling, any_size=False),
+    ("allgather", "recursive_doubling"): Formula(
+        f"{_DOUBLING}, {_POWER}", f.doubling, any_size=False
+    ),
     ("allgather", "linear"): Formula("2 L + (p-1) (1 + 1/p) n G", f.linear_allgather),
     ("alltoall", "pairwise"): Formula("(p-1) t(n/p)", f.ring_allgather),
-    ("alltoall", "direct"): Formula("L + (p-1) n/p G", f.direct_allgather, uses=("window",)),
-    ("alltoall", "bruck"): Formula(
-        "ceil(lg p) t(0) + lg p n/2 G", f.bruck_alltoall, uses=("radix",)
+    ("alltoall", "direct"): Formula(
+        f"L + (p-1) n/p G, {_BATCH}", f.direct_allgather, uses=("window",)
     ),
-    ("bcast", "binomial"): Formula("lg p t(n)", f.binomial_bcast),
+    ("alltoall", "bruck"): Formula(
+        f"lg p (t(0) + n/2 G), {_POWER}", f.bruck_alltoall, uses=("radix",)
+    ),
+    ("bcast", "binomial"): Formula(f"lg p t(n), {_POWER}", f.binomial_bcast),
     ("bcast", "linear"): Formula("t(n) + (p-2) u(n)", f.linear_bcast),
-    ("bcast", "chain"): Formula(_CHAIN, f.chain_bcast, uses=("segments",)),
-    ("bcast", "scatter_allgather"): Formula(f"{_DOUBLING} + (p-1) t(n/p)", f.scatter_allgather),
-    ("reduce", "binomial"): Formula("lg p (t(n) + n c)", f.binomial_reduce),
-    ("reduce", "linear"): Formula("L + (p-1) n G + n c", f.linear_reduce),
+    ("bcast", "chain"): Formula(
+        f"(p-1) t(n/S) + (S-1) max(u(n/S), 2 o), {_SEGMENTS}", f.chain_bcast, uses=("segments",)
+    ),
+    ("bcast", "scatter_allgather"): Formula(
+        f"{_DOUBLING} + (p-1) t(n/p), {_POWER}", f.scatter_allgather
+    ),
+    ("reduce", "binomial"): Formula(f"lg p (t(n) + n c), {_POWER}", f.binomial_reduce),
+    ("reduce", "linear"): Formula("L + n (G + c) + (p-2) n max(G, c)", f.linear_reduce),
     ("reduce", "chain"): Formula(
-        "(p-1) (t(n/S) + n/S c) + (S-1) max(u(n/S), n/S c), S segments",
+        f"(p-1) (t(n/S) + n/S c) + (S-1) max(u(n/S), 2 o + n/S c), {_SEGMENTS}",
         f.chain_reduce,
         uses=("segments",),
     ),
@@ -182,13 +200,15 @@ FORMS = {
         "2 lg q t(0) + (q-1)/q n (2 G + c) [+ t(n) + n c], q = 2^floor(lg p)",
         f.rabenseifner_reduce,
     ),
-    ("scatter", "binomial"): Formula(_DOUBLING, f.binomial_scatter),
+    ("scatter", "binomial"): Formula(f"{_DOUBLING}, {_POWER}", f.binomial_scatter),
     ("scatter", "linear"): Formula("t(n/p) + (p-2) u(n/p)", f.linear_scatter),
-    ("gather", "binomial"): Formula(_DOUBLING, f.binomial_gather),
+    ("gather", "binomial"): Formula(f"{_DOUBLING}, {_POWER}", f.binomial_gather),
     ("gather", "linear"): Formula("L + (p-1) n/p G", f.linear_gather),
     ("barrier", "dissemination"): Formula("ceil(lg p) t(0) + (p-1) G", f.bruck_allgather),
-    ("barrier", "recursive_doubling"): Formula("lg p t(0) + (p-1) G", f.doubling, any_size=False),
-    ("barrier", "tree"): Formula("2 lg p t(0) + (p-1 + p lg p) G", f.tree_barrier),
+    ("barrier", "recursive_doubling"): Formula(
+        f"lg p t(0) + (p-1) G, {_POWER}", f.doubling, any_size=False
+    ),
+    ("barrier", "tree"): Formula(f"2 lg p t(0) + (p-1 + p lg p) G, {_POWER}", f.tree_barrier),
     ("barrier", "linear"): Formula("2 L + (p-1) (1 + p) G", f.linear_allgather),
 }
 """The formulas that are known, by collective and algorithm; those of hierarchical ones are sums."""

@@ -3,8 +3,10 @@
 The cost of one message of b bytes, from the moment that its sender is ready to the moment that its
 receiver has it, is ``L + 2 o + b G``; summing it into the receiver's data costs ``b c`` more. With
 ``o = g = 0`` this is the alpha-beta-gamma model of Thakur, Rabenseifner & Gropp 2005; with them it
-is LogGP of Alexandrov, Ionescu, Schauser & Scheiman 1995 (itself LogP of Culler et al. 1993 with a
-gap per byte).
+is near LogGP of Alexandrov, Ionescu, Schauser & Scheiman 1995 (itself LogP of Culler et al. 1993
+with a gap per byte). There a message takes ``(b - 1) G``, and the next one may start
+``max(g, o) + (b - 1) G`` after it; here that is ``max(o + b G, g)``: the gap is a least distance,
+which long messages keep by themselves.
 """
 
 from __future__ import annotations

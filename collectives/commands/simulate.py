@@ -142,7 +142,13 @@ def _print_form(
     value = form.seconds(size, nbytes, model)
     difference = abs(done.seconds - value) / value if value else 0.0
     print(f"closed form  {time_text(value)}, relative difference {difference:.1e}")
-    print(f"             = {form.text}, t(b) = L + 2 o + b G")
+    print(f"             = {form.text}{_symbols(form.text)}")
+
+
+def _symbols(text: str) -> str:
+    """Return what the symbols of a formula stand for that the lines above do not show."""
+    meanings = {"t": "L + 2 o + b G", "u": "max(o + b G, g)"}
+    return "".join(f", {s}(b) = {m}" for s, m in meanings.items() if f"{s}(" in text)
 
 
 def _write_goal(
