@@ -1,4 +1,8 @@
-"""Rabenseifner's algorithms: few rounds and, in the power-of-two case, the fewest bytes."""
+"""Rabenseifner's algorithms: few rounds and, in the power-of-two case, the fewest bytes.
+
+The vector is halved with peers 1, 2, 4, ... ranks away, so that the longest messages go to the
+nearest ranks, which are mostly on the same node.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +11,53 @@ from typing import Any
 
 import numpy as np
 
-from collectives.algorithms import binomial
 from collectives.algorithms.fold import core_size, fold, unfold
 from collectives.collective import ALLREDUCE, REDUCE
 from collectives.registry import algorithm
 from collectives.step import NULL, Recv, Reduce, Round, Send
 
 
-def _halvings(rank: Any, core: int) -> Iterator[tuple[Any, Any, Any, int]]:
-    half = core // 2
+def _halvings(rank: Any, core: int) -> list[tuple[int, Any, Any, int]]:
+    """Return for each halving the distance of the peer, what a rank keeps and gives, and how much.
+
+    Half of what is left goes to the peer. So what a rank keeps in the end is the block whose number
+    has the bits of the rank in reverse order.
+    """
+    found = []
+    keep, half, bit = rank * 0, core // 2, 1
     while half:
-        keep = rank & -half  # the first of the blocks that this rank goes on to reduce
-        yield np.where(rank < core, rank ^ half, NULL), keep, keep ^ half, half
-        half //= 2
+        first, upper = keep, rank // bit % 2 * half
+        keep = first + upper
+        found.append((bit, keep, first + half - upper, half))
+        half, bit = half // 2, 2 * bit
+    return found
+
+
+def _halve(rank: Any, core: int) -> Iterator[Round]:
+    for bit, keep, give, half in _halvings(rank, core):
+        peer = np.where(rank < core, rank ^ bit, NULL)
+        yield [Send(peer, give, half), Reduce(peer, keep, half)]
 
 
 @algorithm(ALLREDUCE, blocks=core_size, paper="Rabenseifner 2004")
 def rabenseifner(rank: Any, size: int) -> Iterator[Round]:
-    """Halve the vector with ever nearer peers (reduce-scatter), then double it back (allgather)."""
+    """Halve the vector with ever farther peers (reduce-scatter), then double it (allgather)."""
     core = core_size(size)
     yield from fold(rank, size, core)
-    for peer, keep, give, half in _halvings(rank, core):
-        yield [Send(peer, give, half), Reduce(peer, keep, half)]
-    for peer, keep, give, half in reversed(list(_halvings(rank, core))):
+    yield from _halve(rank, core)
+    for bit, keep, give, half in reversed(_halvings(rank, core)):
+        peer = np.where(rank < core, rank ^ bit, NULL)
         yield [Send(peer, keep, half), Recv(peer, give, half)]
     yield from unfold(rank, size, core)
 
 
 @algorithm(REDUCE, blocks=core_size, name="rabenseifner", paper="Rabenseifner 2004")
 def reduce(rank: Any, size: int) -> Iterator[Round]:
-    """Halve the vector with ever nearer peers, then gather the parts up a binomial tree."""
+    """Halve the vector with ever farther peers, then gather the parts up a binomial tree."""
     core = core_size(size)
     yield from fold(rank, size, core)
-    for peer, keep, give, half in _halvings(rank, core):
-        yield [Send(peer, give, half), Reduce(peer, keep, half)]
-    yield from binomial.gather(rank, core)
+    yield from _halve(rank, core)
+    for bit, keep, give, half in reversed(_halvings(rank, core)):
+        parent = np.where((rank >= bit) & (rank < 2 * bit), rank - bit, NULL)
+        child = np.where(rank < bit, rank + bit, NULL)
+        yield [Send(parent, keep, half), Recv(child, give, half)]

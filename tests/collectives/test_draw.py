@@ -64,10 +64,10 @@ def test_arrows_lead_from_the_row_of_the_sender_to_that_of_the_receiver():
 def test_labels_name_the_blocks():
     svg = draw_svg(named("rabenseifner"), 4)
     labels = [g.find(f"{SVG}text").text for g in groups(svg, "label")]
-    # Halving: ranks 0 and 1 give the upper half, 2 and 3 the lower one; then 0 and 2 give an odd
-    # block, 1 and 3 an even one. Doubling takes the same way back.
-    halving = ["2-3", "2-3", "0-1", "0-1", "1", "0", "3", "2"]
-    doubling = ["0", "1", "2", "3", "0-1", "0-1", "2-3", "2-3"]
+    # Halving: ranks 0 and 2 give the upper half, 1 and 3 the lower one; then 0 and 1 give an odd
+    # block, 2 and 3 an even one. Doubling takes the same way back.
+    halving = ["2-3", "0-1", "2-3", "0-1", "1", "3", "0", "2"]
+    doubling = ["0", "2", "1", "3", "0-1", "2-3", "0-1", "2-3"]
     assert labels == halving + doubling
 
 

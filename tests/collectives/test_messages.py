@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from collectives.blocks import Split
-from collectives.collective import ALLGATHER, ALLTOALL, BCAST, REDUCE, REDUCE_SCATTER
+from collectives.collective import (
+    ALLGATHER,
+    ALLREDUCE,
+    ALLTOALL,
+    BCAST,
+    REDUCE,
+    REDUCE_SCATTER,
+)
 from collectives.messages import Piece, Sent, messages_of, sent_by
 from collectives.step import Recv, Reduce, Send, rounds_of
 from collectives.verify import ScheduleError
@@ -99,6 +106,21 @@ def test_rabenseifner(p):
     assert rounds == 2 * lg
     assert (count == 2 * lg).all()
     assert (volume == 2 * n * (p - 1) // p).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "collective", "distances"),
+    [
+        ("rabenseifner", ALLREDUCE, {8: 1, 4: 2, 2: 4, 1: 8}),
+        ("rabenseifner", REDUCE, {8: 1, 4: 2, 2: 4, 1: 8}),
+        ("swing", ALLREDUCE, {8: 1, 4: 1, 2: 3, 1: 5}),
+    ],
+)
+def test_the_longest_messages_go_to_the_nearest_ranks(name, collective, distances):
+    """Rabenseifner 2004: half as much, twice as far; De Sensi et al. 2024: 1, -1, 3, -5 further on."""
+    for m in messages_of(named(name, collective), 16)[1]:
+        apart = (m.target - m.source) % 16
+        assert min(apart, 16 - apart) == distances[m.count]
 
 
 @pytest.mark.parametrize("name", ["recursive_doubling", "rabenseifner"])
