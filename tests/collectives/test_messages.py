@@ -117,7 +117,7 @@ def test_rabenseifner(p):
     ],
 )
 def test_the_longest_messages_go_to_the_nearest_ranks(name, collective, distances):
-    """Rabenseifner 2004: half as much, twice as far; De Sensi et al. 2024: 1, -1, 3, -5, ... away."""
+    """Rabenseifner 2004: half as much, twice as far; De Sensi et al. 2024: 1, -1, 3, -5, ..."""
     for m in messages_of(named(name, collective), 16)[1]:
         apart = (m.target - m.source) % 16
         assert min(apart, 16 - apart) == distances[m.count]
