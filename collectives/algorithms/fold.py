@@ -1,20 +1,22 @@
 """Fold any number of ranks onto a power of two, and unfold the result.
 
-Algorithms that pair ranks by ``rank XOR bit`` need a power of two. The ranks beyond the largest
-one first add their data to a partner's, sit out, and are sent the result at the end
-(Thakur, Rabenseifner & Gropp 2005). It costs one message of the full vector at either end.
+Algorithms that pair ranks by ``rank XOR bit`` need a power of two: the core. The ranks too many are
+guests: the first ranks form pairs of a host and, next above it, its guest, which first gives its
+data to the host, sits out, and is sent the result at the end (Thakur, Rabenseifner & Gropp 2005).
+It costs one message of the full vector at either end, mostly inside a node.
+
+A host, or a rank without a guest, has a place in the core. As places are in the order of ranks, the
+ranks of consecutive places and their guests are consecutive too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from collectives.step import NULL, Index, Recv, Reduce, Round, Send, Step
-
-Kind = TypeVar("Kind", Send, Recv, Reduce)
+from collectives.step import NULL, Index, Recv, Reduce, Round, Send
 
 
 def core_size(size: int) -> int:
@@ -22,29 +24,47 @@ def core_size(size: int) -> int:
     return 1 << (size.bit_length() - 1)
 
 
+def place_of(rank: Any, size: int) -> Any:
+    """Return the place of a rank in the core, or `NULL` for a guest."""
+    guests = size - core_size(size)
+    place = np.where(rank < 2 * guests, rank // 2, rank - guests)
+    return np.where(guest_of(rank - 1, size) >= 0, NULL, place)
+
+
+def rank_at(place: Any, size: int) -> Any:
+    """Return the rank at a place: as many are below it as places, and their guests."""
+    return place + np.minimum(place, size - core_size(size))
+
+
+def guest_of(rank: Any, size: int) -> Index:
+    """Return the guest of a rank, or `NULL` where it has none."""
+    guests = size - core_size(size)
+    return np.where((rank >= 0) & (rank < 2 * guests) & (rank % 2 == 0), rank + 1, NULL)
+
+
+def host_of(rank: Any, size: int) -> Index:
+    """Return the host of a rank, or `NULL` where it is no guest."""
+    return np.where(guest_of(rank - 1, size) >= 0, rank - 1, NULL)
+
+
+def peer_at(place: Any, bit: int, size: int) -> Index:
+    """Return the rank whose place differs in one bit; `NULL` for the place of a guest."""
+    return np.where(place >= 0, rank_at(place ^ bit, size), NULL)
+
+
+def span(place: Any, places: int, size: int) -> tuple[Any, Any]:
+    """Return the first block, and how many, of the ranks of some places from one on and guests."""
+    first = rank_at(place, size)
+    return first, rank_at(place + places, size) - first
+
+
 def fold(rank: Any, size: int, blocks: int) -> Iterator[Round]:
-    """Let each rank from ``core_size(size)`` on add its vector to that of its partner."""
-    core = core_size(size)
-    if core < size:
-        to = np.where(rank >= core, rank - core, NULL)
-        frm = np.where(rank < size - core, rank + core, NULL)
-        yield [Send(to, 0, blocks), Reduce(frm, 0, blocks)]
+    """Let each guest add its vector to that of its host."""
+    if core_size(size) < size:
+        yield [Send(host_of(rank, size), 0, blocks), Reduce(guest_of(rank, size), 0, blocks)]
 
 
 def unfold(rank: Any, size: int, blocks: int) -> Iterator[Round]:
-    """Send the result to the ranks that sat out."""
-    core = core_size(size)
-    if core < size:
-        to = np.where(rank < size - core, rank + core, NULL)
-        frm = np.where(rank >= core, rank - core, NULL)
-        yield [Send(to, 0, blocks), Recv(frm, 0, blocks)]
-
-
-def both(kind: type[Kind], peer: Index, first: Any, count: int, size: int) -> list[Step]:
-    """Return the steps for the blocks of ``count`` ranks from ``first`` on, and of their partners.
-
-    Block r belongs to rank r; the partner of rank r is ``core_size(size) + r``, where there is one.
-    """
-    core = core_size(size)
-    partners = np.clip(size - core - first, 0, count)
-    return [kind(peer, first, count), kind(peer, core + first, partners)]
+    """Send the result to the guests."""
+    if core_size(size) < size:
+        yield [Send(guest_of(rank, size), 0, blocks), Recv(host_of(rank, size), 0, blocks)]

@@ -179,3 +179,26 @@ def test_real_blocks_of_the_ring_differ_by_one_element(p):
     lengths = [Split(x, p).views(b)[0].size for b in range(p)]
     assert sum(lengths) == 100
     assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        ("rabenseifner", ALLREDUCE),
+        ("rabenseifner", REDUCE),
+        ("swing", ALLREDUCE),
+        ("recursive_doubling", ALLREDUCE),
+        ("recursive_doubling", ALLGATHER),
+        ("recursive_halving", REDUCE_SCATTER),
+    ],
+)
+@pytest.mark.parametrize("p", [3, 5, 6, 7, 12, 13])
+def test_ranks_too_many_talk_to_their_neighbour_only(name, collective, p):
+    """Thakur, Rabenseifner & Gropp 2005: of the first 2 (p - q) ranks, each two are a pair."""
+    many = p - 2 ** int(log2(p))
+    talks = defaultdict(set)
+    for m in messages_of(named(name, collective), p)[1]:
+        talks[m.source].add(m.target)
+        talks[m.target].add(m.source)
+    alone = {rank: peers for rank, peers in talks.items() if rank % 2 and rank < 2 * many}
+    assert alone == {2 * k + 1: {2 * k} for k in range(many)}

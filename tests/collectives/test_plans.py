@@ -52,7 +52,8 @@ def test_the_counters_are_the_closed_forms(comm, executor):
     p, n = comm.size, 840 * comm.size
     x = np.zeros(n)
     core = 1 << (p.bit_length() - 1)
-    outside, folded = comm.rank >= core, comm.rank < p - core
+    paired = comm.rank < 2 * (p - core)
+    outside, folded = paired and comm.rank % 2 == 1, paired and comm.rank % 2 == 0
     rounds = core.bit_length() - 1
     forms = {
         "ring": (2 * (p - 1), 2 * x.nbytes * (p - 1) // p),
