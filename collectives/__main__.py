@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
@@ -102,6 +103,9 @@ an example:
 _NOBODY_READS = 141
 """The exit code where the reader of the output has gone: that of a program which SIGPIPE ends."""
 
+_INTERRUPTED = 130
+"""The exit code after Ctrl-C: that of a program which SIGINT ends."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 0, 1 for a failure, 2 for a wrong word."""
@@ -116,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # As in ``| head``.
         write_no_more()
         return _NOBODY_READS
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename:
             raise
@@ -170,6 +176,9 @@ def _run(words: list[str]) -> int:
             f"unrecognized arguments: {' '.join(others)}{meant or f'; {shown}'}"
         )
     args.argv = words
+    if args.command != "run" and isinstance(sys.stdout, io.TextIOWrapper):
+        # Papers and files have names that not every encoding has; a program keeps its output.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if named:
             args.names = [*args.names, *map(read_names, others)]

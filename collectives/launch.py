@@ -124,8 +124,9 @@ def replace_by_mpiexec(ranks: int, program: Sequence[str]) -> NoReturn:
             f"{job[1]}); leave -n out, it takes the ranks it is given"
         )
     command = mpiexec_command(ranks, program)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it is None where the file was closed before Python began
+            stream.flush()
     if hasattr(signal, "SIGPIPE"):
         # Python ignores it, and mpiexec would inherit that, and complain where the reader of its
         # output has gone.

@@ -164,8 +164,11 @@ class Registry:
         pairs = [pair.partition("=") for pair in settings.split(",")]
         if any(not (key and equals and value) for key, equals, value in pairs):
             raise ValueError(f"algorithm={spec!r}: needs NAME or NAME:KEY=VALUE,KEY=VALUE")
+        given = {key: value for key, _, value in pairs}
+        if len(given) < len(pairs):
+            raise ValueError(f"algorithm={spec!r}: sets a tunable twice")
         try:
-            return found.tuned(**{key: value for key, _, value in pairs})
+            return found.tuned(**given)
         except ValueError as error:
             raise ValueError(f"algorithm={spec!r}: {error}") from None
 

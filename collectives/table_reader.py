@@ -59,9 +59,9 @@ class TableError(ValueError):
 
 def read(path: str | Path, mpi: str | None = None) -> Table:
     """Read a table; the arguments and errors are those of `collectives.table.Table.load`."""
-    if Path(path).is_fifo():
-        raise TableError(f"{path}: is a pipe; needs a file")
     try:
+        if Path(path).is_fifo():
+            raise TableError(f"{path}: is a pipe; needs a file")
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:

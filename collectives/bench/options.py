@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +28,7 @@ from collectives.commands import named, ranks
 from collectives.commands.arguments import (
     UsageError,
     byte_sizes,
+    file_name,
     names,
     positive,
     seconds,
@@ -121,10 +121,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeat", type=positive, metavar="N", help=f"at most N runs of each ({MOST})"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    parser.add_argument("--json", type=file_name, metavar="FILE", help="also write the rows there")
     parser.add_argument(
         "--plot",
-        type=Path,
+        type=file_name,
         metavar="FILE",
         help="also draw latency and bus bandwidth against length (.png, .svg or .pdf; needs "
         "matplotlib)",
@@ -178,7 +178,10 @@ def all_settings(args: argparse.Namespace) -> list[Settings]:
         if name not in there:
             raise UsageError(named.unknown(name, [c for c, _ in wanted], there))
     found = [_settings(args, algorithms, *pair) for pair in wanted]
-    return [s for s in found if s is not None]
+    settings = [s for s in found if s is not None]
+    if args.op is not None and not any(s.reduces for s in settings):
+        raise UsageError(f"--op {args.op}: {', '.join(s.name for s in settings)}: does not reduce")
+    return settings
 
 
 def _some(
@@ -199,14 +202,14 @@ def _some(
                 raise argparse.ArgumentTypeError(
                     f"{name!r}: there are {', '.join((*known, *other, ALL))}"
                 )
-        return tuple(known) if ALL in found else found
+        return (*known, *(n for n in found if n in other)) if ALL in found else found
 
     return read
 
 
 def _table(path: str) -> Table:
     try:
-        return Table.load(path)
+        return Table.load(file_name(path))
     except (TableError, OSError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

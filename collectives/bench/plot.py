@@ -6,7 +6,7 @@ import importlib.util
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.bench.bars import HEIGHT, Bar, draw_bars
@@ -59,7 +59,9 @@ def check_plot(path: Path) -> None:
         raise UsageError(f"--plot {path}: needs matplotlib (pip install 'hpcdl[plot]')")
 
 
-def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
+def plot(
+    to: Path | BinaryIO, rows: Sequence[Row], table: Table | None = None, kind: str | None = None
+) -> None:
     """Draw the rows: for each collective and mode the time of a call, and its bus bandwidth.
 
     Of several lengths as curves. Full lines are measured, the black one is the faster of the
@@ -67,9 +69,10 @@ def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
     grey one what it says of several. Of one length as bars.
 
     Args:
-        path: the file to write; its suffix says what kind of picture.
+        to: the file to write.
         rows: as `collectives.bench.run.run` returns them; one at least.
         table: has the models of this machine; None: rough ones.
+        kind: of picture: png, svg or pdf; None: what the suffix of the file says.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -94,7 +97,7 @@ def plot(path: Path, rows: Sequence[Row], table: Table | None = None) -> None:
             f"{count_text(rows[0].ranks, 'rank')}, {rows[0].mpi}; medians of the slowest rank"
             + ("" if quiet else "; the machine was not quiet")
         )
-        figure.savefig(path, dpi=150)
+        figure.savefig(to, dpi=150, format=kind)
 
 
 def _lengths(rows: Sequence[Row]) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from collectives.collective import Collective
 
@@ -79,6 +78,6 @@ def bus_bandwidth(collective: Collective, ranks: int, nbytes: int, seconds: floa
     return factor * nbytes / seconds / 1e9
 
 
-def write_json(path: Path, found: Sequence[Row]) -> None:
-    """Write the rows as a JSON list of objects."""
-    path.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
+def json_text(found: Sequence[Row]) -> str:
+    """Return the rows as a JSON list of objects."""
+    return json.dumps([asdict(row) for row in found], indent=1) + "\n"

@@ -75,6 +75,7 @@ class Builder:
         self._expected = None if expected is None else expected()
         self.ways = Ways(self.private.data.nbytes)
         self._natural = next(iter(self._cases[PRIVATE].forms))
+        self._refused = "nothing was asked for"
         self.one_node = len(set(comm.allgather(MPI.Get_processor_name()))) == 1
 
     def build(self) -> Ways:
@@ -83,19 +84,17 @@ class Builder:
         Raises:
             RefusedError: there is nothing that can be done.
         """
-        refused = "nothing was asked for"
         ours = 0
         self.add_library()
         self._add_gloo()
         for label in self._wanted():
             reason = self.add(label)
             if reason:
-                refused = f"{label.text}: {reason}"
-                self._note(refused)
+                self._refuse(f"{label.text}: {reason}")
             ours += not reason
         if not ours:
             self.ways.close()
-            raise RefusedError(f"{self._settings.name}: nothing can be timed; {refused}")
+            raise RefusedError(f"{self._settings.name}: nothing can be timed; {self._refused}")
         return self.ways
 
     def _wanted(self) -> Iterator[Label]:
@@ -104,12 +103,17 @@ class Builder:
         for placement in s.placements:
             for mode in s.modes or (self._natural,):
                 if self._form(placement, mode) is None:
-                    self._note(f"{mode}: a plan of {s.name} does not work that way")
+                    self._refuse(f"{mode}: a plan of {s.name} does not work that way")
                     continue
                 for executor in s.executors:
                     # The shared executor has no schedules to choose from.
                     for algorithm in (AUTO,) if executor == SHARED else names:
                         yield Label(algorithm, executor, placement, mode)
+
+    def _refuse(self, reason: str) -> None:
+        """Tell what is left out, and keep it: it may be all that was asked for."""
+        self._refused = reason
+        self._note(reason)
 
     def add_library(self) -> None:
         """Add the MPI library's own calls, in place and out of place."""

@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from collectives.collective import BARRIER, Collective
@@ -13,6 +14,9 @@ from collectives.collective import BARRIER, Collective
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MAX_BYTES = 1 << 50
 """The longest buffer that is understood: 1 PiB."""
+
+MAX_WHOLE = 10**18 - 1
+"""The greatest whole number that is understood."""
 
 MAX_SECONDS = 1e9
 """The longest time that is understood: some 30 years."""
@@ -32,12 +36,43 @@ class UsageError(ValueError):
     plain = True
 
 
+class Once(argparse.Action):
+    """Stores a value, and refuses an option that comes again: one of the two would be forgotten."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the value."""
+        if option_string is not None and isinstance(parser, Parser):
+            if self.dest in parser.given:
+                raise argparse.ArgumentError(self, "is given twice; say it once")
+            parser.given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, and whose help keeps its line breaks."""
+    """An argument parser whose errors are one line, and whose help keeps its line breaks.
+
+    Attributes:
+        given: where the values go of the options that it has seen.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**kwargs)
+        self.given: set[str] = set()
+        self.register("action", None, Once)
+        # So -1us is a value, of which can be said what is wrong, and no option.
+        self._negative_number_matcher = re.compile(r"-\.?[0-9]")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse words, as all parsers do."""
+        self.given.clear()
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """End the program with exit code 2 and one line."""
@@ -57,12 +92,12 @@ def nbytes(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    match = re.fullmatch(r"([0-9]{1,18})([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]+)([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of bytes; say it as 8, 1K, 64K, 1M or 2G"
         )
-    number = int(match[1]) * _BYTES[match[2].upper()]
+    number = _whole(match[1]) * _BYTES[match[2].upper()]
     if number > MAX_BYTES:
         raise argparse.ArgumentTypeError(
             f"{text!r} is too long; the most is {MAX_BYTES} bytes (1 PiB)"
@@ -87,7 +122,7 @@ def byte_sizes(text: str) -> list[int]:
         while low <= high:
             sizes.append(low)
             low *= 2
-    return sizes
+    return [*dict.fromkeys(sizes)]
 
 
 def rank_counts(text: str) -> list[int]:
@@ -98,8 +133,8 @@ def rank_counts(text: str) -> list[int]:
     """
     counts: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,18})(?::([0-9]{1,18}))?", part.strip())
-        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", part.strip())
+        low, high = (_whole(match[1]), _whole(match[2] or match[1])) if match else (0, 0)
         if low < 1 or high < low:
             raise argparse.ArgumentTypeError(
                 f"{part!r} is not a number of ranks nor a range of them; say 8, 2,3,8 or 1:33"
@@ -109,7 +144,17 @@ def rank_counts(text: str) -> list[int]:
                 f"{part!r} is too many ranks; the most is {MAX_PROVED} ranks"
             )
         counts += range(low, high + 1)
-    return counts
+    return [*dict.fromkeys(counts)]
+
+
+def _whole(text: str) -> int:
+    """Return what decimal digits say, -1 for other text, and `MAX_WHOLE` + 1 for any that is more.
+
+    Python itself refuses to read some thousands of digits.
+    """
+    if not re.fullmatch("[0-9]+", text):
+        return -1
+    return int(text) if len(text) <= len(str(MAX_WHOLE)) else MAX_WHOLE + 1
 
 
 def positive(text: str) -> int:
@@ -118,9 +163,25 @@ def positive(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
+    return _from(1, text, "above 0")
+
+
+def natural(text: str) -> int:
+    """Read an int, 0 or more.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not one.
+    """
+    return _from(0, text, "of 0 or more")
+
+
+def _from(least: int, text: str, what: str) -> int:
+    number = _whole(text)
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {what}")
+    if number > MAX_WHOLE:
+        raise argparse.ArgumentTypeError(f"{text!r} is too large; the most is {MAX_WHOLE}")
+    return number
 
 
 def ranks_up_to(most: int) -> Callable[[str], int]:
@@ -130,10 +191,9 @@ def ranks_up_to(most: int) -> Callable[[str], int]:
     """
 
     def ranks(text: str) -> int:
-        number = positive(text)
-        if number > most:
+        if _whole(text) > most:
             raise argparse.ArgumentTypeError(f"{text!r} is too many ranks; the most is {most}")
-        return number
+        return positive(text)
 
     return ranks
 
@@ -194,7 +254,18 @@ def names(text: str) -> list[str]:
             found.append(part)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} names nothing; say one name, or some: a,b")
-    return found
+    return [*dict.fromkeys(found)]
+
+
+def file_name(text: str) -> Path:
+    """Read the name of a file.
+
+    Raises:
+        argparse.ArgumentTypeError: it is empty, which is the folder where one is to pathlib.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("'' is not the name of a file")
+    return Path(text)
 
 
 def add_ranks(

@@ -13,11 +13,10 @@ from collectives.bench import options
 from collectives.bench.facts import facts
 from collectives.bench.limits import closing, dump
 from collectives.bench.plot import check_plot, plot
-from collectives.bench.row import write_json
+from collectives.bench.row import json_text
 from collectives.bench.settings import Settings
 from collectives.commands import ranks
-from collectives.commands.arguments import UsageError
-from collectives.commands.files import another_machine, another_mpi, check_writable
+from collectives.commands.files import another_machine, another_mpi, check_writable, written
 from collectives.launch import LaunchError, launcher_size
 
 if TYPE_CHECKING:
@@ -65,15 +64,11 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings])
         else:
             rows = measure(comm, work, say)
         if args.json is not None and root:
-            try:
-                write_json(args.json, rows)
-            except OSError as error:
-                raise UsageError(f"--json {args.json}: {error.strerror}") from error
+            with written("--json", args.json) as file:
+                file.write(json_text(rows).encode())
         if args.plot is not None and root:
-            try:
-                plot(args.plot, rows, args.table)
-            except OSError as error:
-                raise UsageError(f"--plot {args.plot}: {error.strerror}") from error
+            with written("--plot", args.plot) as file:
+                plot(file, rows, args.table, args.plot.suffix[1:])
     return 1 if any(row.wrong for row in rows) else 0
 
 

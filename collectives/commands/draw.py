@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from collectives.commands import named
-from collectives.commands.arguments import UsageError, add_ranks
-from collectives.commands.files import check_writable
+from collectives.commands.arguments import UsageError, add_ranks, file_name
+from collectives.commands.files import check_writable, written
 from collectives.draw import MAX_RANKS, draw_svg, draw_text
 from collectives.units import count_text
 
@@ -16,7 +15,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     named.add(parser)
     add_ranks(parser, MAX_RANKS, 8)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the SVG file to write")
+    parser.add_argument(
+        "-o", "--output", type=file_name, metavar="FILE", help="the SVG file to write"
+    )
     parser.add_argument("--text", action="store_true", help="print it as text")
 
 
@@ -35,10 +36,8 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     if args.output is not None:
-        try:
-            args.output.write_text(picture)
-        except OSError as error:
-            raise UsageError(f"-o {args.output}: {error.strerror}") from error
+        with written("-o", args.output) as file:
+            file.write(picture.encode())
         what = f"{algorithm.collective.name} {algorithm.spec}, {count_text(args.ranks, 'rank')}"
         print(f"{args.output}: {what}")
     print(text, end="")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from collectives.collective import COLLECTIVES, Collective
 from collectives.commands import named, network
@@ -13,6 +12,7 @@ from collectives.commands.arguments import (
     add_bytes,
     add_ranks,
     bytes_of,
+    file_name,
     names,
     positive,
 )
@@ -32,7 +32,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_ranks(parser, MAX_RANKS)
     add_bytes(parser)
     parser.add_argument(
-        "--table", type=Path, metavar="FILE", help="what 'tune' measured; default: the model only"
+        "--table",
+        type=file_name,
+        metavar="FILE",
+        help="what 'tune' measured; default: the model only",
     )
     parser.add_argument(
         "--executor",
@@ -63,8 +66,10 @@ def run(args: argparse.Namespace) -> int:
     executors = args.executor or (EXECUTORS if model is None else EXECUTORS[:1])
     if model is not None and args.table is not None:
         raise UsageError(f"--table {args.table}: has its own costs; leave it out, or the options")
-    if args.table is None and not {*executors} & {*MODELS}:
-        raise UsageError(f"--executor {','.join(executors)}: has no model; needs a --table")
+    if not {*executors} & {*MODELS}:
+        raise UsageError(
+            f"--executor {','.join(executors)}: has no model; needs one of {', '.join(MODELS)}, too"
+        )
     try:
         table = None if args.table is None else Table.load(args.table)
         found = explain(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from collectives.commands.arguments import UsageError
 from collectives.machine import machine
@@ -19,13 +20,40 @@ def check_writable(option: str, path: Path) -> None:
     Raises:
         UsageError: it cannot.
     """
-    there = path.exists()
     try:
-        path.open("a").close()
+        if path.is_fifo():
+            return  # who opens it waits for a reader, who would take its end for that of the result
+        there = path.exists()
+        path.open("ab").close()
         if not there:
-            path.unlink(missing_ok=True)  # another rank may have been quicker
+            _remove(path)
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def written(option: str, path: Path) -> Iterator[BinaryIO]:
+    """Open a file to write a result to; where that fails, no part of the result stays.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    opened = False
+    try:
+        with path.open("wb") as file:
+            opened = True
+            yield file
+    except BaseException as error:
+        if opened and path.is_file():
+            _remove(path)
+        if isinstance(error, OSError):
+            raise UsageError(f"{option} {path}: {error.strerror}") from error
+        raise
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, and not a link to it; another rank may have been quicker."""
+    Path(os.path.realpath(path)).unlink(missing_ok=True)
 
 
 def another_machine(table: Table | None) -> str:

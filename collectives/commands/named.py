@@ -63,7 +63,8 @@ def sorted_out(
                 f"the collectives {', '.join(homes)} and the algorithms {', '.join(there)}"
             )
         found[base in there].append(name)
-    return found[0] or None, found[1] or None
+    once = [[*dict.fromkeys(some)] for some in found]
+    return once[0] or None, once[1] or None
 
 
 def all_names() -> list[str]:
@@ -73,7 +74,7 @@ def all_names() -> list[str]:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return a question whether another name was meant; "" where none is like it."""
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name.lower(), known, 1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from collectives.commands.arguments import UsageError, positive, rate, seconds
+from collectives.commands.arguments import UsageError, natural, positive, rate, seconds
 from collectives.model import Model
 from collectives.noise import DISTRIBUTIONS, Noise
 from collectives.topology import Topology
@@ -108,7 +108,7 @@ def add_chance(parser: argparse.ArgumentParser) -> None:
         metavar="TIME:CHANCE",
         help="hold ranks up for TIME in the mean, each with that chance in each round: 100us:0.01",
     )
-    chance.add_argument("--seed", type=_natural, metavar="N", help="of the random numbers (0)")
+    chance.add_argument("--seed", type=natural, metavar="N", help="of the random numbers (0)")
     chance.add_argument(
         "--runs", type=positive, default=1, metavar="N", help="simulate with N seeds (1)"
     )
@@ -238,9 +238,3 @@ def _interrupt(text: str) -> tuple[float, float]:
             f"{text!r} is not TIME:CHANCE with a chance from 0 to 1, as in 100us:0.01"
         )
     return seconds(late), float(chance)
-
-
-def _natural(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)

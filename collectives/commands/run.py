@@ -15,15 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from collectives.candidates import SHARED
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
-from collectives.commands.arguments import UsageError, seconds
+from collectives.commands.arguments import UsageError, file_name, seconds
 from collectives.commands.files import (
     another_machine,
     another_mpi,
     check_writable,
     is_open,
     write_no_more,
+    written,
 )
 from collectives.launch import launcher_size
 from collectives.table import EXECUTORS, Table
@@ -49,7 +51,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--executor", default="auto", metavar="NAME", help=f"auto, {', '.join(EXECUTORS)}"
     )
     parser.add_argument(
-        "--table", type=Path, metavar="FILE", help="what 'tune' measured; it rules what auto means"
+        "--table",
+        type=file_name,
+        metavar="FILE",
+        help="what 'tune' measured; it rules what auto means",
     )
     parser.add_argument(
         "--check",
@@ -69,7 +74,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="at the end, print for each place that calls a collective what it took",
     )
     parser.add_argument(
-        "--report-file", type=Path, metavar="FILE", help="write the report there, not to the output"
+        "--report-file",
+        type=file_name,
+        metavar="FILE",
+        help="write the report there, not to the output",
     )
     parser.add_argument(
         "--all", action="store_true", help="show all lengths and algorithms in the report"
@@ -109,8 +117,11 @@ def run(args: argparse.Namespace) -> int:
         words = words[1:]
     if not words:
         raise UsageError("say which program to run: SCRIPT ARGS, or -m MODULE ARGS")
-    if args.module is None and not Path(words[0]).exists():
+    if args.module is None and not os.path.exists(words[0]):
         raise UsageError(f"cannot open {words[0]}: there is no such file")
+    inside = os.path.join(words[0], "__main__.py")
+    if args.module is None and os.path.isdir(words[0]) and not os.path.exists(inside):
+        raise UsageError(f"cannot run {words[0]}: there is no {inside}")
     reported = args.report or args.report_file is not None
     if args.all and not reported:
         raise UsageError("--all: is for --report, or --report-file FILE")
@@ -156,25 +167,34 @@ def _check_file(file: Path, words: list[str]) -> None:
     Raises:
         UsageError: it cannot, or should not.
     """
-    if file.exists() and Path(words[0]).exists() and file.samefile(words[0]):
+    if os.path.exists(file) and os.path.exists(words[0]) and file.samefile(words[0]):
         raise UsageError(f"--report-file {file}: is the program")
     check_writable("--report-file", file)
 
 
 def _check(algorithms: dict[str, str], executor: str) -> None:
-    from collectives.commands.named import find_collectives
+    from collectives.commands.named import find_collectives, nearest
     from collectives.registry import REGISTRY
 
-    for collective in find_collectives(algorithms):
-        wanted = algorithms[collective.name]
-        if wanted not in ("auto", "ours", "library"):
-            try:
-                REGISTRY.get(collective, wanted)
-            except ValueError as error:
-                option = collective.name.replace("_", "-")
-                raise UsageError(f"--{option} {wanted}: {error}; or auto, ours, library") from None
     if executor not in ("auto", *EXECUTORS):
         raise UsageError(f"--executor {executor}: there are auto, {', '.join(EXECUTORS)}")
+    others = ("auto", "ours", "library")
+    for collective in find_collectives(algorithms):
+        wanted = algorithms[collective.name]
+        if wanted in others:
+            continue
+        option = f"--{collective.name.replace('_', '-')} {wanted}"
+        known = [*REGISTRY.names(collective), *others]
+        if wanted.partition(":")[0] not in known:
+            raise UsageError(f"{option}{nearest(wanted, known)}: there are {', '.join(known)}")
+        try:
+            REGISTRY.get(collective, wanted)
+        except ValueError as error:
+            raise UsageError(f"{option}: {error}") from None
+        if executor == SHARED.executor and wanted != SHARED.algorithm:
+            raise UsageError(
+                f"{option}: --executor shared has no schedules, only direct; leave one of them out"
+            )
 
 
 def _join(args: argparse.Namespace) -> MPI.Comm:
@@ -287,17 +307,20 @@ def _write_report(
     text = report_text(found, table, own_cores=own_cores, every=every)
     if file is not None:
         try:
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            print(f"no report: --report-file {file}: {error.strerror}", file=sys.stderr)
+            with written("--report-file", file) as report_file:
+                report_file.write(text.encode(errors="backslashreplace"))
+        except UsageError as error:
+            print(f"no report: {error}", file=sys.stderr)
         return
     out = sys.__stdout__  # the program may have put something in its place
-    if not is_open(out):
+    if out is None or not is_open(out):
         print("no report: the program has closed standard output", file=sys.stderr)
         return
     try:
         if is_open(sys.stdout):
             sys.stdout.flush()
+        # Names of files may have letters that the program's own output has not.
+        text = text.encode(out.encoding, "backslashreplace").decode(out.encoding)
         print(text, end="", file=out, flush=True)
     except OSError as error:
         write_no_more()

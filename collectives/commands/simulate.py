@@ -6,7 +6,6 @@ import argparse
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -18,9 +17,10 @@ from collectives.commands.arguments import (
     add_bytes,
     add_ranks,
     bytes_of,
+    file_name,
     positive,
 )
-from collectives.commands.files import check_writable, is_open
+from collectives.commands.files import check_writable, is_open, written
 from collectives.commands.rounds import RoundsShown, rounds_of
 from collectives.goal import goal_lines
 from collectives.model import Model
@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--goal",
-        type=Path,
+        type=file_name,
         metavar="FILE",
         help="also write the schedule as GOAL text (LogGOPSim): without costs, noise or stragglers",
     )
@@ -95,6 +95,9 @@ def run(args: argparse.Namespace) -> int:
         if shown is not None:
             shown.end()
     took = time.perf_counter() - begin
+    messages = int(done[0].messages.sum())
+    if args.goal is not None and messages > MAX_GOAL:
+        raise UsageError(f"--goal {args.goal}: {messages} messages; the most is {MAX_GOAL}")
     each = "" if algorithm.collective is BARRIER else f", {bytes_text(nbytes)} each"
     print(f"{algorithm.collective.name} {algorithm.spec}, {count_text(args.ranks, 'rank')}{each}")
     print(*model_lines(model, args.ranks), *network.chance_lines(args), sep="\n")
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"simulated in {took:.2f} s")
     if args.goal is not None:
         within = model if isinstance(model, Model) else model.within
-        _write_goal(args, algorithm, within, int(done[0].messages.sum()))
+        _write_goal(args, algorithm, within)
     return 0
 
 
@@ -151,17 +154,10 @@ def _symbols(text: str) -> str:
     return "".join(f", {s}(b) = {m}" for s, m in meanings.items() if f"{s}(" in text)
 
 
-def _write_goal(
-    args: argparse.Namespace, algorithm: Algorithm, model: Model, messages: int
-) -> None:
-    if messages > MAX_GOAL:
-        raise UsageError(f"--goal {args.goal}: {messages} messages; the most is {MAX_GOAL}")
+def _write_goal(args: argparse.Namespace, algorithm: Algorithm, model: Model) -> None:
     lines = goal_lines(
         algorithm, args.ranks, args.bytes or 0, model, element_bytes=args.element_bytes or 1
     )
-    try:
-        with args.goal.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-    except OSError as error:
-        raise UsageError(f"--goal {args.goal}: {error.strerror}") from error
+    with written("--goal", args.goal) as file:
+        file.writelines(f"{line}\n".encode() for line in lines)
     print(f"written      {args.goal}")

@@ -13,6 +13,7 @@ from collectives.commands import ranks
 from collectives.commands.arguments import (
     UsageError,
     byte_sizes,
+    file_name,
     names,
     seconds,
 )
@@ -38,13 +39,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=file_name,
         metavar="FILE",
         help="the table; what it has already, for other cases on this machine, stays",
     )
     parser.add_argument(
         "--check",
-        type=Path,
+        type=file_name,
         metavar="FILE",
         help="write nothing: measure how good the choices of that table are, between the lengths "
         "it was measured at",

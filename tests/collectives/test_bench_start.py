@@ -65,6 +65,17 @@ def test_a_started_rank_never_starts_ranks(extra):
     assert done.stdout == ""
 
 
+def test_ranks_are_started_also_where_standard_output_is_closed(monkeypatch):
+    ran = []
+    monkeypatch.setattr(launch, "launcher_size", lambda env: None)
+    monkeypatch.setattr(launch, "mpiexec_command", lambda ranks, program: [*program])
+    monkeypatch.setattr(os, "execve", lambda path, words, env: ran.append(words))
+    monkeypatch.setattr(launch.signal, "signal", lambda *args: None)
+    monkeypatch.setattr(sys, "stdout", None)
+    launch.replace_by_mpiexec(2, ["program"])
+    assert ran == [["program"]]
+
+
 @pytest.mark.parametrize("module", ["mpi4py", "mpi4py.MPI"])
 def test_without_mpi_one_line_names_the_extra(module):
     code = (

@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from collectives import __main__ as cli
+from collectives.bench import options
+from collectives.bench.settings import AUTO, EXECUTORS
 from collectives.collective import ALLREDUCE
 from collectives.commands import named
-from collectives.commands.arguments import byte_sizes, nbytes, rank_counts, seconds
+from collectives.commands.arguments import Parser, byte_sizes, nbytes, rank_counts, seconds
 from collectives.commands.files import another_mpi
 from collectives.fit import Fit
 from collectives.machine import machine
@@ -352,12 +354,12 @@ def test_draw_with_tunables(capsys):
         ("bench allreduce --algorithm ,", "',' names nothing"),
         ("verify --sizes 1:999999999999", "is too many ranks; the most is 512 ranks"),
         ("verify --sizes 2,513", "'513' is too many ranks; the most is 512 ranks"),
-        ("verify --sizes " + "9" * 5000, "is not a number of ranks"),
+        ("verify --sizes " + "9" * 5000, "is too many ranks; the most is 512 ranks"),
         ("simulate ring --bytes 8 --ranks 1000000000000", "is too many ranks; the most is 2000000"),
         ("simulate ring --bytes 8 --ranks 2000001", "is too many ranks; the most is 2000000"),
         ("simulate ring --bytes 8 --ranks 1e12", "'1e12' is not a whole number above 0"),
         ("simulate ring --bytes 8 --ranks ²", "'²' is not a whole number above 0"),
-        ("simulate ring --bytes 8 --ranks " + "9" * 5000, "is not a whole number above 0"),
+        ("simulate ring --bytes 8 --ranks " + "9" * 5000, "is too many ranks; the most is 2000000"),
         ("simulate ring --ranks 2 --bytes 8 --bandwidth 1e-320", "is not a number of GB/s from"),
         ("simulate ring --ranks 2 --bytes 8 --bandwidth 100Gbit", "'100Gbit' is not a number of"),
         ("simulate ring --ranks 2 --bytes 8 --latency 1", "'1': a time needs a unit, ns, us, ms"),
@@ -387,6 +389,21 @@ def test_draw_with_tunables(capsys):
         ("bench bcast --op XOR", "--op XOR: there are SUM, PROD, MIN, MAX"),
         ("bench bcast --sizes 8:4", "'8:4' is not a range of bytes"),
         ("bench bcast --json /no/such/folder/x.json", "--json /no/such/folder/x.json: No such"),
+        ("bench bcast --batch 9223372036854775808", "is too large; the most is 999999999999999999"),
+        ("simulate ring --ranks 2 --bytes 9223372036854775808", "is too long; the most is 112589"),
+        ("simulate ring --ranks 2 --bytes 8 --latency -1us", "--latency: '-1us' is not a time"),
+        ("simulate ring --ranks 2 --bytes 8 --bytes 16", "--bytes: is given twice; say it once"),
+        ("draw ring --text -n 3 --ranks 4", "argument -n/--ranks: is given twice"),
+        ("list --collective bcast --collective reduce", "--collective: is given twice"),
+        ("draw ring:segments=2,segments=3 --text", "sets a tunable twice"),
+        ("list RING", "no collective or algorithm 'RING' (did you mean ring?)"),
+        ("bench bcast,barrier --op MAX", "--op MAX: bcast, barrier: does not reduce"),
+        ("explain bcast -n 2 --bytes 8 --executor shared", "has no model; needs one of native, py"),
+        ("run --allreduce rign -m x", "--allreduce rign (did you mean ring?): there are bidirecti"),
+        (
+            "run --allreduce tree --executor shared -m x",
+            "--allreduce tree: --executor shared has no",
+        ),
     ],
 )
 def test_a_wrong_word_gives_one_line_that_says_what_is_allowed(words, message, capsys):
@@ -417,6 +434,42 @@ def test_an_empty_name_is_refused(words, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert re.search("'' names nothing|no collective ''", said.err)
+
+
+def test_what_is_named_twice_is_done_once(capsys):
+    assert cli.main(["verify", "ring,ring", "ring", "allreduce", "-n", "2,3,2:3"]) == 0
+    *each, total = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in each] == [["allreduce", "ring"]]
+    assert total == "1 algorithm x 2 numbers of ranks: 2 schedules proved"
+    assert byte_sizes("8:32,16,8") == [8, 16, 32]
+
+
+def test_all_executors_and_the_one_that_is_taken():
+    parser = Parser()
+    options.add(parser)
+    assert parser.parse_args(["--executor", "all,auto"]).executor == (*EXECUTORS, AUTO)
+    assert parser.parse_args(["--executor", "all"]).executor == EXECUTORS
+
+
+def test_ctrl_c_ends_a_command_without_a_word(monkeypatch, capsys):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.COMMANDS["simulate"][0], "run", interrupted)
+    assert cli.main(["simulate", "ring", "-n", "2", "--bytes", "8"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_letters_that_the_output_does_not_have_are_escaped():
+    done = subprocess.run(
+        [sys.executable, "-m", "collectives", "list"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Tr\\xe4ff" in done.stdout
 
 
 def test_verify_goes_on_after_a_proof_that_is_too_large(capsys):

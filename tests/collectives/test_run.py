@@ -1,5 +1,6 @@
 """``python -m collectives run``: programs of mpi4py that know nothing of it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -266,7 +267,10 @@ def test_the_exit_code_is_that_of_the_program(run, code):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--allreduce", "rung"), "--allreduce rung: .*ring.*or auto, ours, library"),
+        (
+            ("--allreduce", "rung"),
+            r"--allreduce rung \(did you mean ring\?\): .*ring.*auto, ours, library",
+        ),
         (("--executor", "magic"), "--executor magic: there are auto"),
         (("--table", "nowhere.toml"), "nowhere.toml"),
         (("--timeout", "0"), r"--timeout: '0': needs a time above 0, as 60 \(seconds\) or 500ms"),
@@ -296,10 +300,37 @@ def test_another_number_of_ranks_than_mpiexec_started_is_said_once(tmp_path):
     assert [said in line for line in done.stderr.splitlines()].count(True) == 1
 
 
-def test_a_program_that_is_not_there(run):
-    done = run("", options=("no_such_program.py",))
-    assert done.returncode == 2
-    assert "no_such_program.py" in done.stderr
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("no_such_program.py", "cannot open no_such_program.py: there is no such file"),
+        ("x" * 300, "cannot open x{300}: there is no such file"),
+        (".", r"cannot run \.: there is no \./__main__\.py"),
+    ],
+)
+def test_a_program_that_is_not_there(run, program, says):
+    done = run("", options=(program,))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(f"python -m collectives run: error: {says}\n", done.stderr)
+
+
+@pytest.mark.parametrize("options", [("--report",), ("--report-file", "report.txt")])
+def test_a_report_of_a_program_with_a_name_in_other_letters(tmp_path, options):
+    (tmp_path / "prögram.py").write_text("from mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "collectives", "run", *options, "prögram.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    if options == ("--report",):
+        assert "pr\\xf6gram.py:2 Barrier" in done.stdout
+    else:
+        assert "prögram.py:2 Barrier" in (tmp_path / "report.txt").read_text("utf-8")
 
 
 def test_calls_are_compared(run):
