@@ -8,6 +8,7 @@ Thakur, Rabenseifner & Gropp 2005 (their table, with the reduction's cost), Pjes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from collectives.algorithms.batches import MANY, batches
 from collectives.algorithms.fold import core_size
@@ -157,28 +158,40 @@ def rabenseifner_reduce(p: int, n: float, m: Model) -> float:
 # Trees and chains.
 
 
-def _longest(p: int, forth: float, again: float) -> float:
-    """Return the length of the longest way in a binomial tree.
+def _down(p: int, b: float, whole: float, m: Model) -> float:
+    """Return the seconds down a binomial tree: ``b`` bytes for each rank below, and ``whole``."""
+    if p == 1:
+        return 0.0
+    keep = 1 << log2_up(p) - 1
+    give = p - keep
+    sent = whole + give * b
+    rest = _down(keep, b, whole, m)
+    below = rest if give == keep else _down(give, b, whole, m)
+    return max(m.message(sent) + below, interval(sent, m) + rest)
 
-    On the way to a rank each 1 of its number is a message; for each 0 behind the first 1, the rank
-    that sends it has sent another one before. So the longest way has as many ones as can be.
-    """
-    last = p - 1
-    ones = (1 << i for i in range(last.bit_length()) if last >> i & 1)
-    # The last rank, or one that has a 0 where the last one has a 1, and below that only ones.
-    ends = [last, *((last - one & -one) | one - 1 for one in ones)]
-    return max(r.bit_count() * forth + (r.bit_length() - r.bit_count()) * again for r in ends)
+
+def _up(p: int, b: float, whole: float, m: Model, reduce_time: float) -> tuple[float, float]:
+    """Return when rank 0 has all of a binomial tree, and when its link is free before that."""
+    if p == 1:
+        return 0.0, -inf
+    have = 1 << log2_up(p) - 1
+    give = p - have
+    sent = whole + give * b
+    done, link = _up(have, b, whole, m, reduce_time)
+    ready = done if give == have else _up(give, b, whole, m, reduce_time)[0]
+    arrival = ready + m.message(sent) - m.overhead
+    there = max(arrival, link + max(sent * m.byte_time, m.gap))
+    return max(done, there) + m.overhead + sent * reduce_time, there
 
 
 def binomial_bcast(p: int, n: float, m: Model) -> float:
     """Broadcast down a binomial tree."""
-    return _longest(p, m.message(n), interval(n, m))
+    return _down(p, 0.0, n, m)
 
 
 def binomial_reduce(p: int, n: float, m: Model) -> float:
     """Reduction up a binomial tree."""
-    summing = n * m.reduce_time
-    return _longest(p, m.message(n) + summing, max(n * m.byte_time, m.gap, m.overhead + summing))
+    return _up(p, 0.0, n, m, m.reduce_time)[0]
 
 
 def tree(p: int, n: float, m: Model) -> float:
@@ -188,25 +201,12 @@ def tree(p: int, n: float, m: Model) -> float:
 
 def binomial_scatter(p: int, n: float, m: Model) -> float:
     """Scatter down a binomial tree."""
-    if p == 1:
-        return 0.0
-    keep = 1 << log2_up(p) - 1
-    give = p - keep
-    below = binomial_scatter(give, n * give / p, m)
-    rest = binomial_scatter(keep, n * keep / p, m)
-    return max(m.message(n * give / p) + below, interval(n * give / p, m) + rest)
+    return _down(p, n / p, 0.0, m)
 
 
 def binomial_gather(p: int, n: float, m: Model) -> float:
     """Gather up a binomial tree."""
-    if p == 1:
-        return 0.0
-    have = 1 << log2_up(p) - 1
-    b = n * (p - have) / p
-    mine = binomial_gather(have, n * have / p, m)
-    arrival = binomial_gather(p - have, b, m) + m.message(b) - m.overhead
-    link = mine - m.overhead + max(b * m.byte_time, m.gap) if have > 1 else 0.0
-    return max(mine, arrival, link) + m.overhead
+    return _up(p, n / p, 0.0, m, 0.0)[0]
 
 
 def tree_barrier(p: int, n: float, m: Model) -> float:

@@ -17,8 +17,10 @@ from collectives.collective import (
     ALLREDUCE,
     ALLTOALL,
     BCAST,
+    GATHER,
     REDUCE,
     REDUCE_SCATTER,
+    SCATTER,
 )
 from collectives.messages import Piece, Sent, messages_of, sent_by
 from collectives.step import Recv, Reduce, Send, rounds_of
@@ -202,3 +204,19 @@ def test_ranks_too_many_talk_to_their_neighbour_only(name, collective, p):
         talks[m.target].add(m.source)
     alone = {rank: peers for rank, peers in talks.items() if rank % 2 and rank < 2 * many}
     assert alone == {2 * k + 1: {2 * k} for k in range(many)}
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        ("binomial", BCAST),
+        ("binomial", REDUCE),
+        ("binomial", SCATTER),
+        ("binomial", GATHER),
+    ],
+)
+@pytest.mark.parametrize(("nodes", "ranks"), [(2, 8), (4, 4), (8, 2), (5, 4), (3, 8)])
+def test_a_binomial_tree_leaves_a_node_once_for_each_other_node(name, collective, nodes, ranks):
+    """Each node of a power of two of ranks is a subtree of its own (Thakur et al. 2005)."""
+    messages = messages_of(named(name, collective), nodes * ranks)[1]
+    assert sum(m.source // ranks != m.target // ranks for m in messages) == nodes - 1
