@@ -22,7 +22,7 @@ def write(path: str | Path, table: Table) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link to it stays
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:

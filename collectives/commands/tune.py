@@ -81,6 +81,9 @@ def run(args: argparse.Namespace) -> int:
     """Start the ranks, or be one of them; 1 where a choice is too slow."""
     if (args.output is None) == (args.check is None):
         raise UsageError("say where to write the table with -o FILE, or which one to --check")
+    for option, what in (("bytes", args.sizes), ("executor", args.executor)):
+        if args.check is not None and what is not None:
+            raise UsageError(f"--{option}: is not for --check, which takes those of the table")
     for option, known in (("executor", EXECUTORS), ("placement", PLACEMENTS)):
         for name in getattr(args, option) or ():
             if name not in known:
@@ -129,6 +132,9 @@ def _table(path: Path, *, needed: bool) -> Table | None:
         if not needed and not path.exists():
             check_writable("-o", path)
             return None
+        folder = Path(os.path.realpath(path)).parent
+        if not needed and not os.access(folder, os.W_OK):  # the new table is made beside the old
+            raise UsageError(f"-o {path}: cannot write to {folder}")
         return Table.load(path)
     except TableError as error:
         raise UsageError(str(error)) from None
@@ -179,7 +185,10 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, old: Table | None) -> int
         return 1
     if comm.Get_rank() == 0:
         merged = joined(old, table)
-        merged.save(args.output)
+        try:
+            merged.save(args.output)
+        except OSError as error:
+            raise UsageError(f"-o {args.output}: {error.strerror}") from error
         _say(f"written: {args.output}, {len(merged.sections)} sections")
     return 0
 

@@ -75,6 +75,15 @@ def test_a_table_may_lack_models_or_sections(tmp_path):
     assert (set(found.fits), found.sections) == ({"native"}, ())
 
 
+def test_a_link_to_a_table_stays_a_link(tmp_path):
+    link, target = tmp_path / "link.toml", tmp_path / "table.toml"
+    link.symlink_to(target)
+    table().save(link)
+    table(machine="another").save(link)
+    assert link.is_symlink()
+    assert Table.load(target).machine == "another"
+
+
 def test_the_whole_file_or_nothing(tmp_path, monkeypatch):
     path = tmp_path / "table.toml"
     table().save(path)

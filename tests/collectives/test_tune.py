@@ -1,16 +1,21 @@
 import io
+import os
 import re
 import subprocess
 import sys
+from argparse import Namespace
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from collectives import __main__ as cli
 from collectives.collective import ALLREDUCE, ALLTOALL, BARRIER, BCAST
-from collectives.commands.tune import joined
+from collectives.commands.arguments import UsageError
+from collectives.commands.tune import _measure, joined
 from collectives.fit import Fit
+from collectives.machine import machine
 from collectives.select import NATIVE, PYTHON, predicted, variants
 from collectives.table import Table, Way
 
@@ -131,6 +136,25 @@ def test_on_the_command_line(tmp_path, capsys):
     assert " on the python executor: measured with Other " in explained.stdout
 
 
+def test_a_folder_that_cannot_be_written_to_is_said_before(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "table.toml"
+    table(machine=machine()).save(path)
+    monkeypatch.setattr(os, "access", lambda where, how: where != tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["tune", "-n", "2", "-o", str(path)])
+    assert ended.value.code == 2
+    assert f"error: -o {path}: cannot write to {tmp_path}\n" in capsys.readouterr().err
+
+
+def test_a_table_that_cannot_be_written_after_all_is_said_in_one_line(tmp_path, monkeypatch):
+    path = tmp_path / "gone" / "table.toml"
+    words = {"collective": None, "sizes": None, "executor": None, "placement": None}
+    args = Namespace(check=None, output=path, terminal=None, dtype="float32", budget=1.0, **words)
+    monkeypatch.setattr("collectives.tune.tune", lambda *args: table())
+    with pytest.raises(UsageError, match=f"-o {path}: No such file or directory"):
+        _measure(SimpleNamespace(Get_rank=lambda: 0), args, None)
+
+
 def test_how_far_it_is():
     from collectives.commands.tune import _Shown
     from collectives.tune import Progress
@@ -199,11 +223,13 @@ def test_explain_says_the_price_and_the_place_of_what_is_asked_for(capsys):
         ("tune -o a --dtype float8", "--dtype float8: there are float32"),
         ("tune -o /no/such/folder/a.toml", "/no/such/folder/a.toml: No such file or directory"),
         ("tune --check /no/a.toml", "/no/a.toml: cannot be read: No such file or directory"),
+        ("tune --check a --executor native", "--executor: is not for --check, which takes those"),
+        ("tune --check a --bytes 8", "--bytes: is not for --check, which takes those of the table"),
         ("tune -o /", "/: cannot be read: Is a directory"),
         ("explain allredcue -n 4 --bytes 8", "'allredcue' (did you mean allreduce?); there are"),
         ("explain bcast -n 4 --bytes 8 --table /no/a.toml", "/no/a.toml: cannot be read: No such"),
         ("explain bcast -n 4 --bytes 8 --executor gpu", "--executor gpu: there are native, pyt"),
-        ("explain bcast -n 4 --bytes 8 --executor shared", "has no model; needs a --table"),
+        ("explain bcast -n 4 --bytes 8 --executor shared", "has no model; needs one of na"),
         ("explain bcast -n 4 --bytes 8 --placement x", "--placement x: there are private, window"),
         ("explain bcast -n 20001 --bytes 8", "is too many ranks; the most is 20000"),
         ("explain bcast --bytes 8", "arguments are required: -n/--ranks"),
