@@ -1,7 +1,7 @@
 """Random delays for the simulator: messages that are late, and ranks that are interrupted.
 
 A collective is as slow as its unluckiest rank, so that short and rare delays cost more than their
-mean (Hoefler, Schneider & Lumsdaine 2010).
+mean (Hoefler, Schneider & Lumsdaine 2010, on noise).
 """
 
 from __future__ import annotations

@@ -76,6 +76,13 @@ def test_a_section_names_paper_picture_and_tunables(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALL)
+def test_each_paper_is_in_the_list(algorithm):
+    listed = PAGE.split("\n## papers\n")[1]
+    for paper in algorithm.paper.split("; "):
+        assert f"\n- {paper}: " in listed
+
+
+@pytest.mark.parametrize("algorithm", ALL)
 def test_the_formulas_are_those_of_the_schedule(algorithm):
     rounds, messages, nbytes, time = cells(SECTIONS[algorithm.collective.name, algorithm.name])
     if algorithm.name == "hierarchical":

@@ -2,7 +2,9 @@
 
 Rank 0 is the root of both. Below it the others form two binary trees in which every rank but one
 has children in one tree only, so it sends about as much as it receives: no more than n bytes in a
-broadcast or a reduction, 2 n in an allreduce. A segment takes floor(log2 p) + 1 rounds at most.
+broadcast or a reduction, 2 n in an allreduce. A segment takes ceil(log2 p) rounds at most. The
+paper colours the edges so that a rank sends and receives one segment in a round; here a round has
+the messages of both trees, up to two each way, and in an allreduce four.
 """
 
 from __future__ import annotations
