@@ -8,8 +8,8 @@ far as somebody asks.
 
 Only some of the ranks are looked at. Where these all sit out a round, it counts like the one
 before. The price is that of the simulation where all ranks do alike, and above it where ranks that
-are ahead can go on. In a pipeline it may be half of it: those that work in a round, and add, are not
-always among the ranks looked at.
+are ahead can go on. In a pipeline it may be half of it: those that work in a round, and add, are
+not always among the ranks looked at.
 """
 
 from __future__ import annotations
