@@ -74,7 +74,7 @@ class Channel:
         comm: the duplicate.
         in_flight: the runs under way; they are kept alive, since MPI writes to their memory. Also
             the one that has broken the channel, as BROKEN.
-        plans: those that live.
+        plans: those that live, but for those of persistent requests.
         freed: the communicator is no more.
         kept: what must not end before the process does, since others may write to it.
     """
@@ -83,6 +83,7 @@ class Channel:
         self.comm = comm
         self.in_flight: dict[int, InFlight] = {}
         self.plans: weakref.WeakSet[Disowned] = weakref.WeakSet()
+        self._held: weakref.WeakSet[Disowned] = weakref.WeakSet()
         self.freed = False
         self.kept: list[object] = []
         self._broken = ""
@@ -121,13 +122,18 @@ class Channel:
             return
         for plan in list(self.plans):
             plan.disown()
-        if self.in_flight:  # it needs what belongs to the channel, up to its end
+        if self.in_flight or self._held:  # they need what belongs to the channel, up to their end
             _lost.append(self)
             return
         for companion in self._companions.values():
             companion.close()
         if self._opening is None:
             self.comm.Free()
+
+    def hold(self, plan: Disowned) -> None:
+        """Let a plan be run after the communicator was freed, as MPI does persistent requests."""
+        self.plans.discard(plan)
+        self._held.add(plan)
 
     @property
     def broken(self) -> bool:

@@ -52,9 +52,10 @@ def watched(make: Callable[[], Plan], comm: MPI.Comm, seconds: float) -> Plan:
         comm: its communicator. The stacks of its ranks are shown; others are only ended.
         seconds: limit of each wait, the same on all ranks or not; above 0.
     """
-    with limited(comm, seconds, "a plan that is being made"):
+    pack = pack_of(comm)
+    with limited(pack, seconds, "a plan that is being made"):
         plan = make()
-    return WatchedPlan(plan, pack_of(comm), seconds)
+    return WatchedPlan(plan, pack, seconds)
 
 
 def pack_of(comm: MPI.Comm) -> Pack:
@@ -64,15 +65,14 @@ def pack_of(comm: MPI.Comm) -> Pack:
 
 
 @contextlib.contextmanager
-def limited(comm: MPI.Comm, seconds: float, what: str) -> Iterator[None]:
-    """Return a context that ends the job when it lasts longer. As collective as `pack_of`.
+def limited(pack: Pack, seconds: float, what: str) -> Iterator[None]:
+    """Return a context that ends the job when it lasts longer.
 
     Args:
-        comm: the communicator whose ranks show their stacks.
+        pack: the ranks that show their stacks.
         seconds: the limit.
         what: what is done inside.
     """
-    pack = pack_of(comm)
     span = _Span(pack, seconds, what)
     waits = pack.watchdog.waits
     waits[span] = time.monotonic() + seconds

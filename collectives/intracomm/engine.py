@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from collectives.agreement import agree
 from collectives.bind import bind_job
+from collectives.bound import BoundPlan
 from collectives.calls import call
 from collectives.channel import Channel, open_channel
 from collectives.collective import COLLECTIVES
@@ -38,7 +39,7 @@ from collectives.plan import Plan
 from collectives.registry import REGISTRY
 from collectives.select import choose
 from collectives.sharedmemory import SharedMemoryError
-from collectives.watchdog import limited, pack_of
+from collectives.watchdog import Pack, limited, pack_of
 from collectives.window import open_node, split_by_node
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ class Engine:
             self._how = settings_of(how).compared
             # Ranks whose calls differ may not agree on whether to find this out.
             self._one_node = self._here.size > 1 and self._find_node()
-        if settings.timeout is not None:
-            pack_of(self._plain)
+        # Kept, as requests may be waited for after the communicator was freed.
+        self._pack: Pack | None = None if settings.timeout is None else pack_of(self._plain)
 
     @property
     def told(self) -> bool:
@@ -243,6 +244,8 @@ class Engine:
             if options["executor"] != "python":
                 options["executor"] = "auto"
             plan = bind_job(work.job, self._plain, tag=tag, **options)
+        if not once and isinstance(plan, BoundPlan):
+            channel.hold(plan)
         handle_tag = alone.tag()
         complete = partial(alone.complete, handle_tag)
 
@@ -326,10 +329,10 @@ class Engine:
 
     def _limit(self, name: str) -> AbstractContextManager[None]:
         """Return a context in which a wait ends the job that lasts too long."""
-        seconds = self._settings.timeout
-        if seconds is None:
+        seconds, pack = self._settings.timeout, self._pack
+        if seconds is None or pack is None:
             return contextlib.nullcontext()
-        return limited(self._plain, seconds, name)
+        return limited(pack, seconds, name)
 
     def _do(self, collective: str, work: Work) -> tuple[str, str]:
         self._open()

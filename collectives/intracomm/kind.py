@@ -69,6 +69,23 @@ def kind_of(datatype: MPI.Datatype) -> Kind:
     return kind
 
 
+class _Kept(MPI.Datatype):
+    """A datatype that is freed with the last reference to it."""
+
+    def __del__(self) -> None:
+        if MPI is not None and not MPI.Is_finalized():
+            self.Free()
+
+
+def kept(datatype: MPI.Datatype) -> MPI.Datatype:
+    """Return a copy of a datatype of the user, who may free theirs before a call is over.
+
+    It is committed also where theirs is not: what that breaks would be found only in the middle of
+    a call.
+    """
+    return _Kept(datatype.Dup()).Commit()
+
+
 def kind_of_code(code: str) -> Kind:
     """Describe the datatype of a type string, or of the format of a buffer.
 

@@ -43,6 +43,20 @@ def means_in_place(spec: Any) -> bool:
     return spec is None or spec is MPI.IN_PLACE
 
 
+def rank_of(value: Any) -> int:
+    """Return the number of a root; what is no whole number is cut, as mpi4py does.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        if isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__int__"):
+            raise
+        return int(value)
+
+
 def block_message(spec: Any, writable: bool, blocks: int = 1) -> Message:
     """Read a block argument.
 

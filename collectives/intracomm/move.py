@@ -5,7 +5,6 @@ They move bytes. So they take every datatype, also another one on each rank, as 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -20,6 +19,7 @@ from collectives.intracomm.message import (
     Message,
     block_message,
     means_in_place,
+    rank_of,
     vector_message,
 )
 from collectives.intracomm.place import Placer
@@ -37,7 +37,7 @@ def barrier(here: Here) -> Work:
 
 def bcast(here: Here, buf: Any, root: Any) -> Work | None:
     """Read the arguments of Bcast."""
-    root = operator.index(root)
+    root = rank_of(root)
     at_root = here.rank == root
     message = block_message(buf, not at_root)
     if not 0 <= root < here.size:

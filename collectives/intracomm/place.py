@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.intracomm.alone import Alone
+from collectives.intracomm.kind import kept
 from collectives.intracomm.memory import Opaque
 from collectives.intracomm.message import Message
 from collectives.memory import from_host, on_device, to_host
@@ -72,9 +73,10 @@ class Placer:
         if on_device(memory):
             buffer = np.empty(len(memory), np.uint8)
             self.before.append(lambda: copy(memory, buffer))
+        datatype = kind.datatype if kind.predefined else kept(kind.datatype)
         for (count, first), place in zip(runs, places, strict=True):
             if count:
-                run = [buffer, (count, first), kind.datatype]
+                run = [buffer, (count, first), datatype]
                 self._convert(run, [place, MPI.PACKED], load, store)
         if on_device(memory) and store:
             self.after.append(lambda: copy(buffer, memory))

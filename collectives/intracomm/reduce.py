@@ -17,7 +17,7 @@ from mpi4py import MPI
 from collectives.bind import Job
 from collectives.blocks import Split
 from collectives.collective import ALLREDUCE, REDUCE, REDUCE_SCATTER
-from collectives.intracomm.message import Message, block_message, means_in_place
+from collectives.intracomm.message import Message, block_message, means_in_place, rank_of
 from collectives.intracomm.ops import operation
 from collectives.intracomm.place import Placer
 from collectives.intracomm.work import Here, Work, cut
@@ -50,7 +50,7 @@ def allreduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op) -> Work | None
 
 def reduce(here: Here, sendbuf: Any, recvbuf: Any, op: MPI.Op, root: Any) -> Work | None:
     """Read the arguments of Reduce."""
-    root = operator.index(root)
+    root = rank_of(root)
     at_root = here.rank == root
     target = block_message(recvbuf, True) if at_root else None
     source = None if at_root and means_in_place(sendbuf) else block_message(sendbuf, False)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mpi4py import MPI
 
+from collectives.channel import harmless
 from collectives.intracomm.counted import Waited
 from collectives.intracomm.progress import Progress
 from collectives.intracomm.running import Running
@@ -90,6 +91,18 @@ class _Waiting(_Request):
         """Let the collective go on; return whether it is finished, and None."""
         return self.Test(status), None
 
+    def Cancel(self) -> None:
+        """Refuse: MPI cancels no collectives.
+
+        Raises:
+            MPI.Exception: MPI.ERR_REQUEST.
+        """
+        raise MPI.Exception(MPI.ERR_REQUEST)
+
+    def cancel(self) -> None:
+        """Refuse, as `Cancel`."""
+        self.Cancel()
+
     def get_status(self, status: MPI.Status | None = None) -> bool:
         """Let the collective go on; return whether it is finished. The request stays."""
         return self.Get_status(status)
@@ -145,7 +158,10 @@ class Persistent(_Waiting, MPI.Prequest):
         self._running.channel.check()
         try:
             with self.lock:
-                super().Start()
+                try:
+                    super().Start()
+                except MPI.Exception as error:  # it is active or freed: nothing was begun
+                    raise harmless(error) from None
                 self._begin_if(lambda: True)
         except BaseException as error:
             self._running.break_off(error)
@@ -165,7 +181,11 @@ class Persistent(_Waiting, MPI.Prequest):
 
     def begin_if_started(self) -> bool:
         """Begin, if the library's Startall has started it just now. The lock is held."""
-        return self._begin_if(self._is_started)
+        try:
+            return self._begin_if(self._is_started)
+        except Exception as error:
+            self._running.fail(error)  # else the library would wait for it for ever
+            return True
 
     def _begin_if(self, wanted: Callable[[], bool]) -> bool:
         begin = perf_counter()

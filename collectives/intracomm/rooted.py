@@ -6,7 +6,6 @@ those go straight from the root or to it, whatever algorithm the settings name.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from collectives.bind import Job
 from collectives.blocks import Regions, share
 from collectives.collective import GATHER, SCATTER, Collective
-from collectives.intracomm.message import block_message, means_in_place
+from collectives.intracomm.message import block_message, means_in_place, rank_of
 from collectives.intracomm.move import bounds_of, check_length, runs
 from collectives.intracomm.place import Placer
 from collectives.intracomm.work import Here, Work
@@ -38,7 +37,7 @@ def _rooted(
 ) -> Work | None:
     """Read the argument that every rank has, ``part``, and that of the root, ``whole``."""
     rank, size = here.rank, here.size
-    root = operator.index(root)
+    root = rank_of(root)
     if not 0 <= root < size:
         return None
     gathers = collective is GATHER

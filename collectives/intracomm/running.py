@@ -89,6 +89,11 @@ class Running:
         self._progress.add(self)
         return True
 
+    def fail(self, error: Exception) -> None:
+        """End a run that has been started but could not begin; whoever waits for it is told."""
+        self._error = error
+        self._complete()
+
     def progress(self) -> bool:
         """Go on without waiting, unless another thread does; return whether the plan is through."""
         if not self.lock.acquire(blocking=False):

@@ -281,6 +281,37 @@ def test_what_is_wrong_is_said_before_any_message(comm):
     assert (total == 2).all()
 
 
+@pytest.mark.ranks(1, 2, 3, every_mpi=True)
+def test_a_root_may_be_any_number_as_in_mpi4py(comm):
+    ours = as_intracomm(comm, **HOW["ours"])
+    last = comm.size - 1
+    for root in (last, np.int64(last), np.float64(last), last + 0.5, np.array(last)):
+        for which in (comm, ours):
+            x, every = np.full(3, float(comm.rank)), np.zeros((comm.size, 3))
+            which.Gather(x, every, root)
+            which.Bcast(x, root=root)
+            assert (x == last).all()
+            total = np.zeros(3)
+            which.Reduce(x, total, root=root)
+            if comm.rank == last:
+                assert (every == np.arange(comm.size)[:, None]).all()
+                assert (total == comm.size * last).all()
+    for root in (None, "0", 1j):
+        for which in (comm, ours):
+            with pytest.raises(TypeError):
+                which.Bcast(np.zeros(3), root)
+
+
+@pytest.mark.ranks(2)
+def test_a_datatype_that_is_not_committed_holds_nothing_up(comm):
+    ours = as_intracomm(comm, **HOW["ours"])
+    column = MPI.DOUBLE.Create_vector(3, 1, 2)
+    x = np.full(6, comm.rank + 1.0)
+    ours.Bcast([x, 1, column])
+    assert (x == np.where(np.arange(6) % 2, comm.rank + 1.0, 1.0)).all()
+    column.Free()
+
+
 @pytest.mark.ranks(1, 3)
 def test_floats_of_16_bits_which_few_mpis_know(comm):
     import ml_dtypes

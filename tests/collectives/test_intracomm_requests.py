@@ -384,3 +384,104 @@ def test_a_plan_of_a_function_and_a_request_are_waited_for_in_another_order_on_e
                 assert (y == comm.size * (comm.size - 1)).all()
                 assert (other == comm.size).all()
     request.Free()
+
+
+@pytest.mark.ranks(1, 2, 3, every_mpi=True)
+def test_what_mpi_does_not_do_with_a_request_is_refused_and_leaves_all_as_it_is(comm):
+    """A start of what is active or freed, and a cancel of anything."""
+    ours = as_intracomm(comm.Dup(), **OURS)
+    ours.Set_errhandler(MPI.ERRORS_RETURN)
+    MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
+    for n in (5, 50_000):
+        x, y, z = np.full(n, comm.rank + 1.0), np.zeros(n), np.zeros(n)
+        kept, gone, once = ours.Allreduce_init(x, y), ours.Barrier_init(), ours.Iallreduce(x, z)
+        with pytest.raises(MPI.Exception) as refused:
+            once.Cancel()
+        assert refused.value.Get_error_class() == MPI.ERR_REQUEST
+        kept.Start()
+        for wrong in (kept.Start, kept.Cancel, kept.cancel):
+            with pytest.raises(MPI.Exception):
+                wrong()
+        kept.Wait()
+        once.Wait()
+        gone.Free()
+        for wrong in (gone.Start, gone.Cancel):
+            with pytest.raises(MPI.Exception):
+                wrong()
+        assert (y == expected(comm.size, 1)).all()
+        assert (z == y).all()
+        x += 1
+        kept.Start()
+        kept.Wait()
+        assert (y == expected(comm.size, 2)).all()
+        kept.Free()
+    ours.Free()
+
+
+@pytest.mark.ranks(1, 2, 3, every_mpi=True)
+@pytest.mark.parametrize("limit", [{}, {"timeout": 30}], ids=str)
+@pytest.mark.parametrize("executor", ["python", "auto"])
+def test_they_outlive_their_communicator(comm, executor, limit):
+    ours = as_intracomm(comm.Dup(), **{**OURS, **limit, "executor": executor})
+    x, sums = np.zeros(30_000), [np.zeros(30_000) for _ in range(3)]
+    made = [ours.Allreduce_init(x, y) for y in sums[:2]]
+    once = ours.Iallreduce(x, sums[2])
+    ours.Free()
+    once.Wait()
+    for k in range(4):
+        x[:] = comm.rank + k
+        if k % 2:
+            MPI.Prequest.Startall(made)
+            MPI.Request.Waitall(made)
+        else:
+            for request in made:
+                request.Start()
+            for request in made:
+                request.Wait()
+        for y in sums[:2]:
+            assert (y == expected(comm.size, k)).all()
+    for request in made:
+        request.Free()
+
+
+@pytest.mark.ranks(1, 2)
+def test_what_the_library_has_started_and_cannot_begin_holds_nothing_up(comm, monkeypatch):
+    def fail():
+        raise MemoryError("no room")
+
+    ours = as_intracomm(comm.Dup(), **OURS)
+    other = as_intracomm(comm, **OURS)
+    x, y = np.ones(3), np.zeros(3)
+    first, second = ours.Allreduce_init(x, y), ours.Allreduce_init(x, y)
+    monkeypatch.setattr(first._running._plan, "start", fail)
+    MPI.Prequest.Startall([first])
+    MPI.Request.Waitall([first])
+    with pytest.raises(MemoryError, match="no room"):
+        first._running.raise_error()
+    with pytest.raises(RuntimeError, match="was interrupted by MemoryError: no room"):
+        second.Start()
+    for _ in range(3):  # the thread is still there for others
+        request = other.Allreduce_init(x, y)
+        MPI.Prequest.Startall([request])
+        MPI.Request.Waitall([request])
+        assert (y == comm.size).all()
+        request.Free()
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+def test_a_datatype_may_be_freed_before_they_are_finished(comm):
+    ours = as_intracomm(comm, **OURS)
+    column = MPI.DOUBLE.Create_vector(5, 1, 2).Commit()
+    x, y = np.full(10, comm.rank + 1.0), np.zeros(10)
+    once, again = ours.Ibcast([x, 1, column]), ours.Bcast_init([y, 1, column])
+    column.Free()
+    once.Wait()
+    assert (x[::2] == 1).all()
+    assert (x[1::2] == comm.rank + 1).all()
+    for k in range(3):
+        y[:] = np.arange(10) + 10 * k if comm.rank == 0 else -1
+        again.Start()
+        again.Wait()
+        assert (y[::2] == np.arange(0, 10, 2) + 10 * k).all()
+        assert comm.rank == 0 or (y[1::2] == -1).all()
+    again.Free()
