@@ -1,6 +1,7 @@
 """Hierarchical algorithms through the first ranks of the groups, which alone talk to other groups.
 
-A group is ``node`` consecutive ranks, as on the nodes of a cluster.
+A group is ``node`` consecutive ranks, as on the nodes of a cluster; in a rooted collective they are
+counted from the root on, so that groups are nodes where the root is the first rank of its node.
 """
 
 from __future__ import annotations
