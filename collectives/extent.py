@@ -25,7 +25,8 @@ class Extent:
         parts: the number of blocks that they are split into.
 
     Raises:
-        ValueError: ``nbytes`` is negative, or not a whole number of elements.
+        ValueError: ``nbytes`` is negative or not a whole number of elements; or the parts of an
+            alltoall are not, so that a rank would send another length than its peer takes.
     """
 
     def __init__(
@@ -40,6 +41,13 @@ class Extent:
         self.parts = algorithm.blocks(size) if algorithm.collective.one_space else size
         if algorithm.collective.name == BARRIER.name:
             nbytes, element_bytes = self.parts, None
+        if element_bytes is not None and not algorithm.collective.one_space:
+            elements = nbytes // element_bytes
+            if elements % size:
+                raise ValueError(
+                    f"nbytes={nbytes}: are {elements} elements of {element_bytes} bytes, which "
+                    f"{size} ranks do not divide"
+                )
         self.nbytes, self._element = nbytes, element_bytes
 
     def of(self, block: Any, count: Any) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from collectives.closed_form import closed_form
-from collectives.collective import BARRIER
+from collectives.collective import ALLTOALL, BARRIER
 from collectives.commands import named, network
 from collectives.commands.arguments import (
     UsageError,
@@ -67,6 +67,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--runs {args.runs}: without --noise or --interrupt all are alike")
     if args.element_bytes and nbytes % args.element_bytes:
         raise UsageError(f"--element-bytes {args.element_bytes}: does not divide {nbytes}")
+    cut = args.element_bytes or (1 if args.goal is not None else 0)
+    if cut and algorithm.collective is ALLTOALL and nbytes // cut % args.ranks:
+        raise UsageError(
+            f"--bytes {nbytes}: {nbytes // cut} elements of {cut} bytes, which {args.ranks} ranks "
+            f"do not divide"
+        )
     # The cuts between blocks are computed with 64 bits.
     if args.element_bytes and 2 * args.ranks * (nbytes // args.element_bytes) >= 1 << 63:
         raise UsageError(f"--bytes {nbytes}: too many elements for {args.ranks} ranks")

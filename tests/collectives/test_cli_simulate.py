@@ -155,6 +155,14 @@ def test_one_line_for_a_wrong_word(capsys, words, message):
         ("chain:width=2 -n 4 --bytes 8", "width=2: allreduce chain has no such tunable"),
         ("ring:x -n 4 --bytes 8", "needs NAME or NAME:KEY=VALUE,KEY=VALUE"),
         ("ring -n 2000 --bytes 8M --goal x.goal", "--goal x.goal: 7996000 messages; the most is"),
+        (
+            "alltoall bruck -n 7 --bytes 8 --element-bytes 4",
+            "--bytes 8: 2 elements of 4 bytes, which 7 ranks do not divide",
+        ),
+        (
+            "alltoall pairwise -n 3 --bytes 4 --goal x.goal",
+            "--bytes 4: 4 elements of 1 bytes, which 3 ranks do not divide",
+        ),
     ],
 )
 def test_what_cannot_be_simulated(capsys, words, message):

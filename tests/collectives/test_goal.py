@@ -179,6 +179,20 @@ def test_cut_between_elements():
         next(goal_lines(named("ring"), 0, 32))
 
 
+@every_algorithm
+@pytest.mark.parametrize(("p", "n"), [(5, 7), (7, 4), (4, 3)])
+def test_what_is_sent_is_as_long_as_what_is_taken_or_refused(algorithm, p, n):
+    """Parts of different lengths, some of them empty."""
+    if algorithm.collective is ALLTOALL:
+        with pytest.raises(ValueError, match=f"nbytes={n}: are {n} elements of 1 bytes, which {p}"):
+            next(goal_lines(algorithm, p, n))
+        with pytest.raises(ValueError, match="ranks do not divide"):
+            simulate(algorithm, p, n, element_bytes=1)
+    else:
+        replay(parse(goal_lines(algorithm, p, n)), MODEL)
+        assert simulate(algorithm, p, n, element_bytes=1).seconds > 0
+
+
 def test_the_sum_of_all_sent_is_that_of_the_formula():
     p, n = 12, 12 * 64
     sent = [
