@@ -18,7 +18,7 @@ from collectives.regret import Regret, regrets
 from collectives.select import choose
 from collectives.table import EXECUTORS, PLACEMENTS, Table, Way
 from collectives.trials import AT_ONCE, Timer
-from collectives.tune import Wanted
+from collectives.tune import Wanted, WantedError
 from collectives.tune_text import case_text, not_quiet
 
 LIMIT = 1.15
@@ -39,7 +39,7 @@ def check(comm: MPI.Comm, table: Table, wanted: Wanted, report: Report = print) 
         report: as for `tune`.
 
     Raises:
-        ValueError: the table has nothing of what is wanted.
+        WantedError: the table has nothing of what is wanted.
     """
     say = report if comm.Get_rank() == 0 else silent
     say(f"{comm.Get_size()} ranks, {library()}; {pin(comm)}")
@@ -54,7 +54,7 @@ def check(comm: MPI.Comm, table: Table, wanted: Wanted, report: Report = print) 
         and s.placement in (wanted.placements or PLACEMENTS)
     ]
     if not sections:
-        raise ValueError(
+        raise WantedError(
             f"table: has none of {', '.join(sorted(names))} on {comm.Get_size()} ranks with "
             f"elements of {itemsize} bytes"
         )

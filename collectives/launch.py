@@ -127,11 +127,21 @@ def replace_by_mpiexec(ranks: int, program: Sequence[str]) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it is None where the file was closed before Python began
             stream.flush()
+    _open_what_is_closed()
     if hasattr(signal, "SIGPIPE"):
         # Python ignores it, and mpiexec would inherit that, and complain where the reader of its
         # output has gone.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(command[0], command, launch_environment(ranks, os.environ))
+
+
+def _open_what_is_closed() -> None:
+    """Open input, output and errors where they are closed: an mpiexec may fail without them."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number
 
 
 def launcher_size(env: Mapping[str, str]) -> tuple[str, int] | None:

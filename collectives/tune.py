@@ -73,6 +73,12 @@ class Wanted:
     budget: float = 120.0
 
 
+class WantedError(ValueError):
+    """What is wanted cannot be measured here."""
+
+    plain = True
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far it is.
@@ -111,9 +117,11 @@ def tune(
         progress: told after each length; called at rank 0 only.
 
     Raises:
-        ValueError: there is only one rank, or an executor that cannot be had is wanted.
+        WantedError: there is only one rank, or an executor that cannot be had is wanted.
         RoomError: the longest length does not fit in memory.
     """
+    if comm.Get_size() < 2:
+        raise WantedError("comm: has 1 rank; a message needs 2")
     say = report if comm.Get_rank() == 0 else silent
     executors, placements = _there(comm, wanted)
     ask_room(comm, max(wanted.sizes), 8 + AT_ONCE)
@@ -355,10 +363,10 @@ def _there(comm: MPI.Comm, wanted: Wanted) -> tuple[list[str], list[str]]:
     for executor in wanted.executors or ():
         if not can[executor]:
             needs = "numba" if not compiled else "all ranks on one node"
-            raise ValueError(f"executors: {executor!r} needs {needs}")
+            raise WantedError(f"executors: {executor!r} needs {needs}")
     executors = [e for e in wanted.executors or EXECUTORS if can[e]]
     if not set(executors) & set(TRIED):
-        raise ValueError(f"executors={executors}: needs one that runs schedules, native or python")
+        raise WantedError(f"executors={executors}: needs one that runs schedules, native or python")
     if wanted.placements is not None:
         return executors, list(wanted.placements)
     return executors, [p for p in PLACEMENTS if p == "private" or "shared" in executors]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,9 +16,7 @@ from collectives.bench.settings import (
     LEAST,
     MODES,
     MOST,
-    NATIVE,
     PLACEMENTS,
-    SHARED,
     UNEVEN,
     Settings,
 )
@@ -145,17 +142,6 @@ def suite_settings(args: argparse.Namespace) -> list[Settings]:
             args.sizes, **_asked(args, "budget", "batch", "compare", "table"), **_runs(args)
         )
     ]
-
-
-def check_executors(args: argparse.Namespace) -> None:
-    """Check that one of the executors that are asked for can be had on this machine.
-
-    Raises:
-        UsageError: all of them need numba, which is not installed.
-    """
-    asked = args.executor
-    if asked and set(asked) <= {NATIVE, SHARED} and importlib.util.find_spec("numba") is None:
-        raise UsageError(f"--executor {','.join(asked)}: needs numba (pip install 'hpcdl[native]')")
 
 
 def all_settings(args: argparse.Namespace) -> list[Settings]:

@@ -44,7 +44,7 @@ def ask_room(comm: MPI.Comm, nbytes: int, buffers: int) -> None:
     short = comm.allreduce(there is not None and need > there, MPI.LOR)
     if short:
         raise RoomError(
-            f"--sizes: {nbytes} bytes need about {need / 2**30:.1f} GiB on a node for "
+            f"--bytes: {nbytes} bytes need about {need / 2**30:.1f} GiB on a node for "
             f"all its ranks; there are {(there or 0) / 2**30:.1f} GiB"
         )
 

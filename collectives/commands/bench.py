@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     work = options.suite_settings(args) if args.suite else options.all_settings(args)
     try:
         if args.started is None and launcher_size(os.environ) is None:
-            options.check_executors(args)
+            ranks.check_executors(args.executor or ())
             _check_files(args)
             if args.suite:
                 args.argv = [*args.argv, "--facts", dump(facts(args.ranks or 2))]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import importlib.util
 import os
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from collectives.commands.arguments import UsageError, ranks_up_to
@@ -35,6 +37,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     # How a process is told that it is one of P ranks, whatever its launcher sets or does not set.
     parser.add_argument("--started", type=ranks_up_to(MAX_RANKS), help=argparse.SUPPRESS)
+
+
+def check_executors(asked: Collection[str]) -> None:
+    """Check that one of the executors that are asked for can be had on this machine.
+
+    Raises:
+        UsageError: all of them need numba, which is not installed.
+    """
+    if asked and {*asked} <= {"native", "shared"} and importlib.util.find_spec("numba") is None:
+        raise UsageError(f"--executor {','.join(asked)}: needs numba (pip install 'hpcdl[native]')")
 
 
 def join(command: str, args: argparse.Namespace) -> MPI.Comm:

@@ -178,6 +178,7 @@ def _check(algorithms: dict[str, str], executor: str) -> None:
 
     if executor not in ("auto", *EXECUTORS):
         raise UsageError(f"--executor {executor}: there are auto, {', '.join(EXECUTORS)}")
+    ranks.check_executors((executor,))
     others = ("auto", "ours", "library")
     for collective in find_collectives(algorithms):
         wanted = algorithms[collective.name]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from collectives.candidates import SHARED
 from collectives.commands import ranks
 from collectives.commands.arguments import (
     UsageError,
@@ -88,6 +89,11 @@ def run(args: argparse.Namespace) -> int:
         for name in getattr(args, option) or ():
             if name not in known:
                 raise UsageError(f"--{option} {name}: there are {', '.join(known)}")
+    if {*(args.executor or ())} == {SHARED.executor}:
+        raise UsageError("--executor shared: needs one that runs schedules, too: native or python")
+    ranks.check_executors(args.executor or ())
+    if args.ranks == 1 and args.check is None:
+        raise UsageError("-n 1: needs 2 ranks, between which a message travels")
     if args.dtype not in DTYPES:
         raise UsageError(f"--dtype {args.dtype}: there are {', '.join(DTYPES)}")
     find_collectives(args.collective)

@@ -523,13 +523,23 @@ def test_times():
     ]
 
 
-def test_bench_says_before_the_ranks_start_that_no_executor_can_be_had(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "words",
+    [
+        "bench bcast --executor native,shared",
+        "tune -o x --executor native",
+        "run -m x --executor shared",
+    ],
+)
+def test_it_is_said_before_the_ranks_start_that_no_executor_can_be_had(words, monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    name, *_, asked = words.split()
+    words = [name, "--executor", asked, *words.split()[1:-2]]
     with pytest.raises(SystemExit) as ended:
-        cli.main(["bench", "bcast", "--executor", "native,shared"])
+        cli.main(words)
     assert ended.value.code == 2
-    said = "--executor native,shared: needs numba (pip install 'hpcdl[native]')"
-    assert capsys.readouterr().err == f"python -m collectives bench: error: {said}\n"
+    said = f"--executor {asked}: needs numba (pip install 'hpcdl[native]')"
+    assert capsys.readouterr().err == f"python -m collectives {name}: error: {said}\n"
 
 
 def test_bench_refuses_what_does_not_fit_in_memory():

@@ -258,6 +258,17 @@ def test_a_report_that_nobody_takes(tmp_path, to, then):
     assert (done.returncode, done.stderr) == (0, full if to == "> /dev/full" else "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_ranks_are_started_where_standard_streams_are_closed(tmp_path, closed):
+    (tmp_path / "program.py").write_text("from mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\n")
+    words = f"{sys.executable} -m collectives run -n 2 --report-file report.txt program.py {closed}"
+    done = subprocess.run(
+        words, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "program.py:2 Barrier" in (tmp_path / "report.txt").read_text()
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_the_exit_code_is_that_of_the_program(run, code):
     done = run("import sys\nsys.exit(int(sys.argv[1]))", str(code), options=("-n", "2"))

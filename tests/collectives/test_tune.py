@@ -223,6 +223,8 @@ def test_explain_says_the_price_and_the_place_of_what_is_asked_for(capsys):
         ("tune -o a --dtype float8", "--dtype float8: there are float32"),
         ("tune -o /no/such/folder/a.toml", "/no/such/folder/a.toml: No such file or directory"),
         ("tune --check /no/a.toml", "/no/a.toml: cannot be read: No such file or directory"),
+        ("tune -o a --executor shared", "--executor shared: needs one that runs schedules, too"),
+        ("tune -o a -n 1", "-n 1: needs 2 ranks, between which a message travels"),
         ("tune --check a --executor native", "--executor: is not for --check, which takes those"),
         ("tune --check a --bytes 8", "--bytes: is not for --check, which takes those of the table"),
         ("tune -o /", "/: cannot be read: Is a directory"),
@@ -268,7 +270,7 @@ def test_a_message_needs_two(comm):
 def test_all_that_can_be_had_is_tuned_and_checked(comm, monkeypatch):
     from collectives.allowance import Costs, Share
     from collectives.check_table import check
-    from collectives.tune import Wanted, tune
+    from collectives.tune import Wanted, WantedError, tune
 
     monkeypatch.setattr("collectives.tune.measure_models", lambda *args, **kwargs: FITS)
     monkeypatch.setattr(Costs, "share", lambda self, sizes, *rest: Share(tuple(sizes), 3))
@@ -286,10 +288,10 @@ def test_all_that_can_be_had_is_tuned_and_checked(comm, monkeypatch):
     regrets = check(comm, found, wanted, said.append)
     assert min(r.ratio for r in regrets) >= 1
     assert {r.nbytes for r in regrets if r.collective == "alltoall"} == {192}
-    with pytest.raises(ValueError, match="table: has none of bcast on 3 ranks with elements of 4"):
+    with pytest.raises(WantedError, match="table: has none of bcast on 3 ranks with elements of 4"):
         check(comm, found, Wanted((BCAST,)))
     pytest.importorskip("numba")
-    with pytest.raises(ValueError, match="needs one that runs schedules, native or python"):
+    with pytest.raises(WantedError, match="needs one that runs schedules, native or python"):
         tune(comm, Wanted(executors=("shared",)))
 
 
