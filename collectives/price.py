@@ -6,10 +6,10 @@ whatever the bytes and the model: how often there is a round in which a rank sen
 with that share of the data. So a price is a few multiplications, and a schedule is walked only as
 far as somebody asks.
 
-Only some of the ranks are looked at. Where these all sit out a round, it counts like the one
-before. The price is that of the simulation where all ranks do alike, and above it where ranks that
-are ahead can go on. In a pipeline it may be half of it: those that work in a round, and add, are
-not always among the ranks looked at.
+Only some of the ranks are looked at. Where these all sit out a round, it counts like the dearer one
+of the last before it and the first after it in which one does not. The price is that of the
+simulation where all ranks do alike, and above it where ranks that are ahead can go on. In two trees
+it may be a third below it: those that do most in a round are not always among the ranks looked at.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Profile:
             *(algorithm.generate(rank, size) for rank in self._ranks), strict=True
         )
         self._counts: dict[frozenset[Work], int] = {}
-        self._last: frozenset[Work] = frozenset()
-        self._idle = 0  # rounds before the first in which one of the ranks does something
+        self._last: frozenset[Work] = frozenset()  # of the last round with one of the ranks
+        self._idle = 0  # rounds since then
         self._lock = threading.Lock()
         self.complete = False
 
@@ -112,18 +112,21 @@ class Profile:
         with self._lock:
             steps = list(islice(self._rounds, rounds))
             for each in steps:
-                self._add(frozenset(map(self._work, self._ranks, each)) - {_IDLE})
+                works = frozenset(map(self._work, self._ranks, each)) - {_IDLE}
+                if works:
+                    self._count(self._last | works, self._idle)
+                    self._count(works, 1)
+                    self._last, self._idle = works, 0
+                else:
+                    self._idle += 1
             self.complete = len(steps) < rounds
+            if self.complete:
+                self._count(self._last, self._idle)
+                self._idle = 0
 
-    def _add(self, works: frozenset[Work]) -> None:
-        count = 1
-        if not self._last:
-            if not works:
-                self._idle += 1
-                return
-            count += self._idle
-        self._last = works or self._last
-        self._counts[self._last] = self._counts.get(self._last, 0) + count
+    def _count(self, works: frozenset[Work], rounds: int) -> None:
+        if works and rounds:
+            self._counts[works] = self._counts.get(works, 0) + rounds
 
     def _work(self, rank: int, steps: Round) -> Work:
         out: dict[int, float] = {}

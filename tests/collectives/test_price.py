@@ -86,6 +86,15 @@ def test_rounds_in_which_no_rank_looked_at_takes_part_count_too():
     assert price(back, p, n, MODEL) == pytest.approx((p - 1) * MODEL.message(n), rel=1e-9)
 
 
+@pytest.mark.parametrize("segments", [1, 8, 64])
+@pytest.mark.parametrize("p", [33, 64, 500])
+def test_in_a_pipeline_the_sums_count_of_ranks_that_are_not_looked_at(segments, p):
+    for collective in (REDUCE, ALLREDUCE):
+        algorithm = named(f"chain:segments={segments}", collective)
+        ratio = price(algorithm, p, 1 << 22, MODEL) / simulate(algorithm, p, 1 << 22, MODEL).seconds
+        assert 0.9 < ratio < 1.5
+
+
 def down(rank, size, rounds):
     for k in rounds:
         yield [
