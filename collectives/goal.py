@@ -4,7 +4,8 @@ GOAL is the Group Operation Assembly Language of Hoefler, Siebert & Lumsdaine 20
 form of LogGOPSim (Hoefler, Schneider & Lumsdaine 2010): for each rank the messages that it sends
 and receives, the time that it computes, in nanoseconds, and what must be done before what. Here a
 round requires all of the round before, a message has its round as its tag, and steps of a round
-between the same two ranks, in the same direction, are one message.
+between the same two ranks, in the same direction, are one message. The other costs are for the
+reader to give; LogGOPSim adds g to the bytes of a message, which `collectives.simulate` does not.
 """
 
 from __future__ import annotations
