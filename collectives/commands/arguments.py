@@ -27,6 +27,9 @@ MIN_RATE, MAX_RATE = 1e-9, 1e9
 MAX_PROVED = 512
 """The most ranks for which an algorithm is proved: the work grows with a power of their number."""
 
+NUMBER = r"[0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?"
+"""How numbers are written that need not be whole: 3, 2.5, .5 or 1e-3."""
+
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -204,9 +207,7 @@ def seconds(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    match = re.fullmatch(
-        r"([0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?)\s*(ns|us|ms|s|)", text.strip(), re.IGNORECASE
-    )
+    match = re.fullmatch(rf"({NUMBER})\s*(ns|us|ms|s|)", text.strip(), re.IGNORECASE)
     if not match:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time; say it as 250ns, 1.5us, 2ms or 0.1s"
@@ -228,10 +229,7 @@ def rate(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = float(text) if re.fullmatch(NUMBER, text, re.IGNORECASE) else math.nan
     if not MIN_RATE <= value <= MAX_RATE:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of GB/s from {MIN_RATE:g} to {MAX_RATE:g}; "

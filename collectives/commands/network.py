@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from collectives.commands.arguments import UsageError, natural, positive, rate, seconds
+from collectives.commands.arguments import NUMBER, UsageError, natural, positive, rate, seconds
 from collectives.model import Model
 from collectives.noise import DISTRIBUTIONS, Noise
 from collectives.topology import Topology
@@ -211,7 +211,7 @@ def _straggler(text: str) -> Straggler:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not RANK:TIME nor RANK:FACTOR, as in 3:1ms or 3:2.5"
         )
-    factor = re.fullmatch(r"([0-9]*\.?[0-9]+)x?", what)
+    factor = re.fullmatch(f"({NUMBER})x?", what, re.IGNORECASE)
     if not factor:
         return Straggler(int(rank), late=seconds(what))
     if not 1 <= float(factor[1]) <= MAX_FACTOR:
@@ -233,7 +233,7 @@ def _noise(text: str) -> tuple[float, str]:
 
 def _interrupt(text: str) -> tuple[float, float]:
     late, colon, chance = text.partition(":")
-    if not (colon and re.fullmatch(r"[0-9]*\.?[0-9]+", chance) and float(chance) <= 1):
+    if not (colon and re.fullmatch(NUMBER, chance, re.IGNORECASE) and float(chance) <= 1):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not TIME:CHANCE with a chance from 0 to 1, as in 100us:0.01"
         )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from collectives.candidates import SHARED
 from collectives.collective import COLLECTIVES
 from collectives.commands import ranks
-from collectives.commands.arguments import UsageError, file_name, seconds
+from collectives.commands.arguments import MAX_SECONDS, NUMBER, UsageError, file_name, seconds
 from collectives.commands.files import (
     another_machine,
     another_mpi,
@@ -100,14 +100,16 @@ def _limit(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
-    plain = re.fullmatch(r"[0-9]*\.?[0-9]+", text)
+    plain = re.fullmatch(NUMBER, text, re.IGNORECASE)
     try:
         value = seconds(f"{text}s" if plain else text)
     except argparse.ArgumentTypeError:
         value = 0.0
     if value > 0:
         return value
-    raise argparse.ArgumentTypeError(f"{text!r}: needs a time above 0, as 60 (seconds) or 500ms")
+    raise argparse.ArgumentTypeError(
+        f"{text!r}: needs a time above 0, as 60 (seconds) or 500ms; the most is {MAX_SECONDS:g} s"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -92,6 +92,14 @@ def test_stragglers(capsys):
     assert seconds(said(capsys, words + " --straggler 2:3x")) > 1e-3
 
 
+def test_numbers_may_have_exponents(capsys):
+    words = "ring -n 4 --bytes 8 --bandwidth 1e1 --noise 1us --interrupt 1us:1e-3 --straggler 3:1E1"
+    text = said(capsys, words)
+    assert "bandwidth 1/G 10 GB/s" in text
+    assert "each with chance 0.001 in each round" in text
+    assert "rank 3 takes 10 x as long" in text
+
+
 def test_tunables(capsys):
     text = said(capsys, "chain:segments=16 -n 4 --bytes 1M")
     assert text.startswith("allreduce chain:segments=16, 4 ranks, 1 MiB each\n")

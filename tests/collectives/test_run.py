@@ -285,6 +285,7 @@ def test_the_exit_code_is_that_of_the_program(run, code):
         (("--executor", "magic"), "--executor magic: there are auto"),
         (("--table", "nowhere.toml"), "nowhere.toml"),
         (("--timeout", "0"), r"--timeout: '0': needs a time above 0, as 60 \(seconds\) or 500ms"),
+        (("--timeout", "1e10s"), r"'1e10s': needs .*; the most is 1e\+09 s"),
         (("--timeout", "x"), r"--timeout: 'x': needs a time above 0, as 60 \(seconds\) or 500ms"),
     ],
 )
