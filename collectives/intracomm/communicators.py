@@ -61,8 +61,17 @@ class Intracomm(Blocking, NonBlockingCollectives, PersistentCollectives):
         """Make a communicator with the topology of a distributed graph."""
         return self._made(super().Create_dist_graph_adjacent(*args, **kwargs))
 
+    def __reduce__(self) -> Any:
+        """Return how to pickle it: in the place of MPI.COMM_WORLD by that name, as that is."""
+        return (_world, ()) if self is MPI.COMM_WORLD else super().__reduce__()
+
     def _made(self, comm: MPI.Comm) -> MPI.Comm:
         return comm if self._engine is None else adopt(comm, self._engine.family)
+
+
+def _world() -> MPI.Comm:
+    """Return what stands in the place of MPI.COMM_WORLD where this is called."""
+    return MPI.COMM_WORLD
 
 
 class Cartcomm(Intracomm, MPI.Cartcomm):

@@ -64,6 +64,21 @@ DIFFER = """
     MPI.COMM_WORLD.Bcast(numpy.zeros(3), root=MPI.COMM_WORLD.rank)
 """
 
+PICKLES = """
+    import copy
+    import pickle
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    again = pickle.loads(pickle.dumps({"comm": comm}))["comm"]
+    assert again is comm is MPI.COMM_WORLD is copy.copy(comm) is copy.deepcopy([comm])[0]
+    assert comm.bcast(comm if comm.rank == 0 else None) is comm
+    try:
+        pickle.dumps(comm.Dup())
+    except ValueError:
+        print("as plain")
+"""
+
 HANGS = """
     import time
     from mpi4py import MPI
@@ -343,6 +358,12 @@ def test_a_report_of_a_program_with_a_name_in_other_letters(tmp_path, options):
         assert "pr\\xf6gram.py:2 Barrier" in done.stdout
     else:
         assert "prögram.py:2 Barrier" in (tmp_path / "report.txt").read_text("utf-8")
+
+
+def test_its_communicator_is_pickled_as_that_of_mpi4py(run):
+    for options in ((), ("--allreduce", "ring"), ("--check",)):
+        done = run(PICKLES, options=("-n", "2", *options))
+        assert (done.returncode, done.stdout) == (0, "as plain\n" * 2), done.stderr
 
 
 def test_calls_are_compared(run):
