@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from collectives.collective import Collective
 from collectives.registry import REGISTRY, Tunable
 
@@ -24,4 +26,18 @@ def choice(default: str, where: str, *collectives: Collective) -> Tunable:
         common = set.intersection(*({*REGISTRY.names(c)} for c in collectives))
         return [n for n in REGISTRY.names(collectives[0]) if n in common and n != NAME]
 
+    return _of(names, default, where)
+
+
+def either(default: str, where: str, *collectives: Collective) -> Tunable:
+    """Return the tunable for an algorithm that any of these collectives has, by name."""
+
+    def names() -> list[str]:
+        every = {n for c in collectives for n in REGISTRY.names(c)}
+        return sorted(every - {NAME})
+
+    return _of(names, default, where)
+
+
+def _of(names: Callable[[], list[str]], default: str, where: str) -> Tunable:
     return Tunable(default, lambda size: names(), f"algorithm {where}", choices=names)

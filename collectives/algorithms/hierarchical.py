@@ -8,12 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from collectives.algorithms.choice import choice, node_size
+from collectives.algorithms.choice import choice, either, node_size
 from collectives.algorithms.groups import across_groups, evenly, in_groups
 from collectives.algorithms.leaders import Phases
-from collectives.collective import ALLGATHER, ALLREDUCE, BCAST, REDUCE, REDUCE_SCATTER
-from collectives.registry import REGISTRY, algorithm
+from collectives.collective import (
+    ALLGATHER,
+    ALLREDUCE,
+    BCAST,
+    REDUCE,
+    REDUCE_SCATTER,
+    Collective,
+)
+from collectives.registry import REGISTRY, Algorithm, algorithm
 from collectives.step import Round
+
+COUNTERPARTS = {
+    "recursive_halving": "recursive_doubling",
+    "recursive_doubling": "recursive_halving",
+    "bruck": "recursive_halving",
+}
+"""What does the other half of an allreduce in groups, with as many rounds; else the ring does."""
 
 
 def allreduce_phases(size: int, node: int, inner: str, outer: str) -> Phases:
@@ -24,11 +38,16 @@ def allreduce_phases(size: int, node: int, inner: str, outer: str) -> Phases:
     """
     across = REGISTRY.get(ALLREDUCE, outer)
     if size % node == 0:
-        get = REGISTRY.get
-        return Phases(get(REDUCE_SCATTER, inner), across, get(ALLGATHER, inner))
+        return Phases(_half(REDUCE_SCATTER, inner), across, _half(ALLGATHER, inner))
     both = {*REGISTRY.names(REDUCE)} & {*REGISTRY.names(BCAST)}
     name = inner if inner in both else "binomial"
     return Phases(REGISTRY.get(REDUCE, name), across, REGISTRY.get(BCAST, name))
+
+
+def _half(collective: Collective, inner: str) -> Algorithm:
+    """Return the algorithm for one half: that of this name, or what goes with it."""
+    known = inner in REGISTRY.names(collective)
+    return REGISTRY.get(collective, inner if known else COUNTERPARTS.get(inner, "ring"))
 
 
 def _blocks(size: int, node: int = 4, inner: str = "ring", outer: str = "rabenseifner") -> int:
@@ -43,7 +62,7 @@ def _blocks(size: int, node: int = 4, inner: str = "ring", outer: str = "rabense
     paper="Karonis et al. 2000; Cho et al. 2019",
     tunables={
         "node": node_size(),
-        "inner": choice("ring", "inside groups", REDUCE_SCATTER, ALLGATHER),
+        "inner": either("ring", "inside groups", REDUCE_SCATTER, ALLGATHER),
         "outer": choice("rabenseifner", "across groups", ALLREDUCE),
     },
 )

@@ -162,8 +162,15 @@ def test_hierarchical_allreduce_has_the_algorithms_that_there_are():
     tunables = named("hierarchical").tunables
     assert set(tunables["outer"].choices()) == {*REGISTRY.names(ALLREDUCE)} - {"hierarchical"}
     assert set(tunables["inner"].choices()) == (
-        {*REGISTRY.names(REDUCE_SCATTER)} & {*REGISTRY.names(ALLGATHER)} - {"hierarchical"}
+        {*REGISTRY.names(REDUCE_SCATTER), *REGISTRY.names(ALLGATHER)} - {"hierarchical"}
     )
+
+
+@pytest.mark.parametrize("inner", ["recursive_halving", "recursive_doubling", "bruck"])
+def test_hierarchical_allreduce_finds_an_inner_half_with_as_few_rounds(inner):
+    """8 ranks in a group take 3 rounds each way, 4 groups take 2."""
+    tuned = named("hierarchical").tuned(node=8, inner=inner, outer="recursive_doubling")
+    assert len(list(tuned.generate(0, 32))) == 3 + 2 + 3
 
 
 def test_a_rank_has_children_in_one_tree_only():
