@@ -42,7 +42,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings]) -> int:
-    from collectives.abort import abort_on_exception
     from collectives.bench.run import library
     from collectives.bench.run import run as measure
     from collectives.bench.suite import run_suite
@@ -50,7 +49,7 @@ def _measure(comm: MPI.Comm, args: argparse.Namespace, work: Sequence[Settings])
     def say(line: object) -> None:
         print(line, flush=True)
 
-    with abort_on_exception(comm):
+    with ranks.together(comm):
         root = comm.Get_rank() == 0
         if root:
             _check_files(args)

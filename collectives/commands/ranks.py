@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import importlib.util
 import os
+import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from collectives.commands.arguments import UsageError, ranks_up_to
@@ -21,6 +23,12 @@ MAX_RANKS = 4096
 
 class StartError(RuntimeError):
     """The ranks cannot be started. The message says what to do."""
+
+    plain = True
+
+
+class StoppedError(Exception):
+    """Someone has pressed Ctrl-C: where each rank was, nobody wants to know."""
 
     plain = True
 
@@ -47,6 +55,19 @@ def check_executors(asked: Collection[str]) -> None:
     """
     if asked and {*asked} <= {"native", "shared"} and importlib.util.find_spec("numba") is None:
         raise UsageError(f"--executor {','.join(asked)}: needs numba (pip install 'hpcdl[native]')")
+
+
+@contextlib.contextmanager
+def together(comm: MPI.Comm) -> Iterator[None]:
+    """End the whole job where one rank fails in the block, or Ctrl-C is pressed."""
+    from collectives.abort import abort_on_exception
+
+    with abort_on_exception(comm):
+        try:
+            yield
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a launcher may send it again
+            raise StoppedError("interrupted") from None
 
 
 def join(command: str, args: argparse.Namespace) -> MPI.Comm:

@@ -109,9 +109,7 @@ def run(args: argparse.Namespace) -> int:
     except ranks.StartError as error:
         print(f"python -m collectives tune: error: {error}", file=sys.stderr)
         return 1
-    from collectives.abort import abort_on_exception
-
-    with abort_on_exception(comm):
+    with ranks.together(comm):
         old = comm.bcast(_old(args) if comm.Get_rank() == 0 else None)
         return _measure(comm, args, old)
 

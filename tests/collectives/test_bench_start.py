@@ -1,13 +1,16 @@
 """How ``bench`` starts its ranks, and that they do not start any."""
 
 import os
+import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from collectives import __main__ as cli
 from collectives import launch
+from collectives.commands import ranks
 
 LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "SLURM_")
 
@@ -74,6 +77,31 @@ def test_ranks_are_started_also_where_standard_output_is_closed(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     launch.replace_by_mpiexec(2, ["program"])
     assert ran == [["program"]]
+
+
+def test_ctrl_c_among_ranks_ends_the_job_in_a_word(monkeypatch):
+    ended = []
+
+    class Guard:
+        def __init__(self, comm):
+            self.comm = comm
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, trace):
+            ended.append((self.comm, kind, str(error)))
+            return True
+
+    monkeypatch.setitem(sys.modules, "collectives.abort", SimpleNamespace(abort_on_exception=Guard))
+    monkeypatch.setattr(ranks.signal, "signal", lambda *args: ended.append(args))
+    with ranks.together("world"):
+        raise KeyboardInterrupt
+    assert ended == [
+        (signal.SIGINT, signal.SIG_IGN),
+        ("world", ranks.StoppedError, "interrupted"),
+    ]
+    assert ranks.StoppedError.plain
 
 
 @pytest.mark.parametrize("module", ["mpi4py", "mpi4py.MPI"])
