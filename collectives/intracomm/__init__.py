@@ -41,7 +41,8 @@ def as_intracomm(
     It is an ``MPI.Intracomm``, so any program of mpi4py runs on it. Allreduce, Reduce, Bcast,
     Allgather(v), Reduce_scatter(_block), Alltoall(v), Gather(v), Scatter(v) and Barrier, their
     non-blocking and their persistent forms can be ours, and take all that mpi4py takes; all else is
-    the library's. Communicators made from it (Split, Dup, Create_cart and the others) are as it is.
+    the library's. Communicators made from it (Split, Dup, Create_cart and the others) are as it is;
+    what Idup gives has the library's calls.
 
     Where nothing is said ("auto"), a call is ours only where that was measured to be quicker than
     the library's own call (see `collectives.intracomm.quicker`), so that no program becomes slower.
