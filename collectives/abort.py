@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from mpi4py import MPI
 
@@ -73,9 +73,13 @@ class abort_on_exception:
         else:
             self._abort(kind, error, trace)
 
+    def end(self, error: BaseException) -> NoReturn:
+        """End the whole job as if ``error`` had escaped, also from a signal handler."""
+        self._abort(type(error), error, error.__traceback__)
+
     def _abort(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    ) -> NoReturn:
         try:
             if getattr(kind, "plain", False):
                 text = f"error: {error}"
@@ -91,7 +95,7 @@ class abort_on_exception:
         if args.exc_type is not SystemExit:
             self._abort(args.exc_type, args.exc_value, args.exc_traceback)
 
-    def _end(self, text: str, code: object) -> None:
+    def _end(self, text: str, code: object) -> NoReturn:
         """Tell, and end the job, whatever state the streams and the communicator are in."""
         where = f"[rank {self._rank} of {self._size}] "
         said = "".join(f"{where}{line}\n" for line in text.splitlines())

@@ -62,12 +62,16 @@ def together(comm: MPI.Comm) -> Iterator[None]:
     """End the whole job where one rank fails in the block, or Ctrl-C is pressed."""
     from collectives.abort import abort_on_exception
 
-    with abort_on_exception(comm):
-        try:
-            yield
-        except KeyboardInterrupt:
+    with abort_on_exception(comm) as failing:
+
+        def stop(*_: object) -> None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a launcher may send it again
-            raise StoppedError("interrupted") from None
+            failing.end(StoppedError("interrupted"))
+
+        # Not by KeyboardInterrupt, which compiled code of others may swallow.
+        before = signal.signal(signal.SIGINT, stop)
+        yield
+        signal.signal(signal.SIGINT, before)
 
 
 def join(command: str, args: argparse.Namespace) -> MPI.Comm:

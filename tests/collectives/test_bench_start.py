@@ -1,16 +1,15 @@
 """How ``bench`` starts its ranks, and that they do not start any."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from collectives import __main__ as cli
 from collectives import launch
-from collectives.commands import ranks
 
 LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "SLURM_")
 
@@ -79,29 +78,33 @@ def test_ranks_are_started_also_where_standard_output_is_closed(monkeypatch):
     assert ran == [["program"]]
 
 
-def test_ctrl_c_among_ranks_ends_the_job_in_a_word(monkeypatch):
-    ended = []
-
-    class Guard:
-        def __init__(self, comm):
-            self.comm = comm
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, kind, error, trace):
-            ended.append((self.comm, kind, str(error)))
-            return True
-
-    monkeypatch.setitem(sys.modules, "collectives.abort", SimpleNamespace(abort_on_exception=Guard))
-    monkeypatch.setattr(ranks.signal, "signal", lambda *args: ended.append(args))
-    with ranks.together("world"):
-        raise KeyboardInterrupt
-    assert ended == [
-        (signal.SIGINT, signal.SIG_IGN),
-        ("world", ranks.StoppedError, "interrupted"),
-    ]
-    assert ranks.StoppedError.plain
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["bench", "allreduce", "--bytes", "1M", "--budget", "50s"],
+        ["tune", "-n", "2", "-o", "table.toml"],
+    ],
+)
+def test_ctrl_c_ends_a_job_in_a_line(tmp_path, command):
+    with subprocess.Popen(
+        [sys.executable, "-m", "collectives", *command],
+        env=without_launcher(),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as job:
+        try:
+            assert job.stdout.readline()
+            os.killpg(job.pid, signal.SIGINT)
+            _, said = job.communicate(timeout=30)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    assert job.returncode != 0
+    assert "error: interrupted" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("module", ["mpi4py", "mpi4py.MPI"])
