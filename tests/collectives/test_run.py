@@ -363,7 +363,7 @@ def test_a_report_of_a_program_with_a_name_in_other_letters(tmp_path, options):
 def test_its_communicator_is_pickled_as_that_of_mpi4py(run):
     for options in ((), ("--allreduce", "ring"), ("--check",)):
         done = run(PICKLES, options=("-n", "2", *options))
-        assert (done.returncode, done.stdout) == (0, "as plain\n" * 2), done.stderr
+        assert (done.returncode, done.stdout.count("as plain")) == (0, 2), done.stderr
 
 
 def test_calls_are_compared(run):
