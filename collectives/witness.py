@@ -1,8 +1,8 @@
 """What can be learnt of a rank from outside: where it runs, whether it lives, what it is doing.
 
 Each rank shows itself to the others of its node: its process, a signal that makes it write the
-stacks of its threads, and the memory that they go to. The signal is handled in C (`faulthandler`),
-so it is heard also by a rank that holds Python's lock for ever.
+stack of its main thread, and the memory that it goes to. The signal is handled in C
+(`faulthandler`), so it is heard also by a rank that holds Python's lock for ever.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shown(NamedTuple):
         return not self.born or _born(self.process) == self.born
 
     def ask(self) -> None:
-        """Make the rank, of the same place, write its stacks."""
+        """Make the rank, of the same place, write the stack of its main thread."""
         if self.lives():
             with contextlib.suppress(OSError):
                 os.kill(self.process, self.number)
@@ -79,7 +79,9 @@ class Witness:
         with contextlib.suppress(ValueError):  # which all threads but the main one get
             # For the time when Python has gone, and MPI has not: by default it would kill.
             signal.signal(number, signal.SIG_IGN)
-        faulthandler.register(number, file=self._file, all_threads=True)
+        # Of the thread that the signal comes to, the main one if that has none pending: the others
+        # may be running, and to read their frames then may crash.
+        faulthandler.register(number, file=self._file, all_threads=False)
         self.shown = Shown(rank, _place(), process, _born(process), number, stacks)
 
     def asked(self) -> bool:

@@ -1,5 +1,9 @@
 """A wait without end shows what every rank was doing, and ends the job."""
 
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -160,3 +164,37 @@ def test_the_stacks_of_this_process():
     assert told[0].startswith("thread MainThread:\n")
     assert "test_the_stacks_of_this_process" in told[0]
     assert "thread teller" not in told[0]
+
+
+def test_a_signal_reads_no_frames_of_threads_that_run(tmp_path):
+    script = tmp_path / "asked.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, threading, time
+            from collectives.witness import Witness
+            witness = Witness(0)
+            def deep(n):
+                return n and deep(n - 1)
+            def busy():
+                while True:
+                    deep(100)
+            def waits():
+                os.waitpid(asker, 0)
+            threading.Thread(target=busy, daemon=True).start()
+            asker = os.fork()
+            if asker == 0:
+                for _ in range(500):
+                    witness.shown.ask()
+                    time.sleep(0.001)
+                os._exit(0)
+            waits()
+            print(witness.shown.written().decode(), flush=True)
+            os._exit(0)
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "in waits\n" in done.stdout
+    assert "Thread 0x" not in done.stdout  # the heading of each, where all are read
