@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         plan_reduce_scatter,
         plan_scatter,
     )
+    from collectives.table import Table
     from collectives.window import empty
 
 _HOME = {
@@ -59,6 +60,7 @@ _HOME = {
     "AgreementError": "agreement",
     "allreduce_many": "fusion",
     "empty": "window",
+    "Table": "table",
     "plan_allreduce_many": "fusion",
     **dict.fromkeys(
         (
@@ -99,6 +101,7 @@ __all__ = [
     "AgreementError",
     "Op",
     "Plan",
+    "Table",
     "Traffic",
     "abort_on_exception",
     "allgather",

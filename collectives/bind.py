@@ -17,7 +17,7 @@ from collectives.arguments import at
 from collectives.blocks import Blocks, Joined, Regions
 from collectives.channel import BROKEN, open_channel
 from collectives.collective import Collective
-from collectives.decide import DIRECT, SCHEDULED, decide
+from collectives.decide import DIRECT, decide
 from collectives.executors.background import BackgroundPlan
 from collectives.executors.layout import MESSAGE_BYTES
 from collectives.executors.native import NativePlan, NotNative, can_run, numba_is_there
@@ -25,7 +25,7 @@ from collectives.executors.nodes import plan_between_nodes
 from collectives.executors.python import PythonPlan
 from collectives.executors.shared import SharedPlan
 from collectives.op import SUM, Op
-from collectives.options import Settings, settings_of
+from collectives.options import SCHEDULED, Settings, settings_of
 from collectives.plan import Plan
 from collectives.registry import REGISTRY
 from collectives.sharedmemory import SharedMemoryError

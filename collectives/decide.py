@@ -23,12 +23,6 @@ from collectives.window import Node, known_node, open_node
 if TYPE_CHECKING:
     from collectives.bind import Job
 
-SCHEDULED = ("python", "native")
-"""The executors that run schedules."""
-
-EXECUTORS = (*SCHEDULED, "shared")
-"""All of them."""
-
 DIRECT = "direct"
 """What the shared executor does is this algorithm, where it has a name of a schedule."""
 
@@ -50,10 +44,8 @@ def decide(job: Job, comm: MPI.Comm, settings: Settings) -> Decision:
     """Return what a plan takes. Collective over ``comm`` where the algorithm is left open.
 
     Raises:
-        ValueError: there is no such algorithm or executor.
+        ValueError: there is no such algorithm, or the executor cannot run here.
     """
-    if settings.executor not in ("auto", *EXECUTORS):
-        raise ValueError(f"executor={settings.executor!r}: is one of auto, {', '.join(EXECUTORS)}")
     if settings.executor == "native":
         check_numba()
     size = comm.Get_size()

@@ -5,12 +5,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from collectives.traffic import Traffic
 
 if TYPE_CHECKING:
     from collectives.table import Table
+
+
+SCHEDULED = ("python", "native")
+"""The executors that run schedules."""
+
+EXECUTORS = (*SCHEDULED, "shared")
+"""All of them."""
 
 
 class Options(TypedDict, total=False):
@@ -67,8 +75,8 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
     """Return the options with their defaults filled in.
 
     Raises:
-        TypeError: there is no such option.
-        ValueError: a timeout is not above 0.
+        TypeError: there is no such option, or it is of another type.
+        ValueError: there is no such executor, or a timeout is not above 0.
     """
     known = [f.name for f in fields(Settings)]
     for name in options:
@@ -77,6 +85,40 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
                 f"{name}={options[name]!r}: no such option; there are {', '.join(known)}"
             )
     settings = Settings(**options)
-    if settings.timeout is not None and not settings.timeout > 0:
-        raise ValueError(f"timeout={settings.timeout}: needs a number of seconds above 0")
+    if type(settings.algorithm) is not str:
+        raise TypeError(f"algorithm={settings.algorithm!r}: needs a name")
+    if settings.traffic is not None and not isinstance(settings.traffic, Traffic):
+        raise TypeError(f"traffic={settings.traffic!r}: needs a collectives.Traffic, or None")
+    check_options(settings.executor, settings.table, settings.timeout)
+    check_switches(check=settings.check, background=settings.background)
     return settings
+
+
+def check_options(executor: object, table: object, timeout: object) -> None:
+    """Raise if one of these, as in `Options`, will not do.
+
+    Raises:
+        TypeError: one is of another type.
+        ValueError: there is no such executor, or the timeout is not above 0.
+    """
+    if executor not in ("auto", *EXECUTORS):
+        raise ValueError(f"executor={executor!r}: is one of auto, {', '.join(EXECUTORS)}")
+    if table is not None:
+        from collectives.table import Table
+
+        if not isinstance(table, Table):
+            raise TypeError(
+                f"table={table!r}: needs a collectives.Table, as Table.load(path) gives it, or None"
+            )
+    if timeout is not None:
+        if isinstance(timeout, bool) or not isinstance(timeout, Real):
+            raise TypeError(f"timeout={timeout!r}: needs a number of seconds above 0, or None")
+        if not float(timeout) > 0:
+            raise ValueError(f"timeout={timeout}: needs a number of seconds above 0")
+
+
+def check_switches(**switches: object) -> None:
+    """Raise TypeError if one of these, by name, is neither True nor False."""
+    for name, value in switches.items():
+        if value is not True and value is not False and value not in (0, 1):
+            raise TypeError(f"{name}={value!r}: needs True or False")

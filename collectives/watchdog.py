@@ -3,7 +3,8 @@
 Where a wait lasts longer than its limit, the rank tells its stacks and which ranks it waits for,
 and asks the others, which do the same, also those that wait for something else or for nothing. A
 rank that does not answer is asked by a signal, and another of its node tells what it has written,
-the stack of its main thread (see `collectives.witness`). Then the job is aborted. All that takes about three seconds.
+the stack of its main thread (see `collectives.witness`). Then the job is aborted. All that takes
+about three seconds.
 
 A thread looks at the clock four times a second. A wait only notes its limit where the thread finds
 it, so that a watched wait costs less than a microsecond more. The waits of this package let go of

@@ -59,7 +59,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare each call on all ranks first; where they differ, say how, and end",
+        help="compare each call on all ranks first, but those that must not block; where they "
+        "differ, say how, and end",
     )
     parser.add_argument(
         "--timeout",

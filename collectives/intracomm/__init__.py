@@ -71,15 +71,15 @@ def as_intracomm(
         table: what `collectives.tune` measured; it rules what "auto" means.
         report: counts the calls.
         check: compare each call on all ranks first, those of the library too: where they differ,
-            all ranks raise `collectives.AgreementError`. Not so the non-blocking forms, which must
-            not wait for other ranks.
+            all ranks raise `collectives.AgreementError`. The non-blocking forms, which must not
+            wait for other ranks, are not compared.
         timeout: seconds after which a wait in a call, or for a request of ours, shows the stacks
             of all ranks and ends the job.
 
     Raises:
-        TypeError: ``comm`` is not a communicator.
-        ValueError: it is MPI.COMM_NULL or has two groups, there is no such algorithm, or
-            ``timeout`` is not above 0.
+        TypeError: ``comm`` is not a communicator, or an option is of another type.
+        ValueError: it is MPI.COMM_NULL or has two groups, there is no such algorithm or executor,
+            or ``timeout`` is not above 0.
     """
     check_comm(comm)
     algorithms = {

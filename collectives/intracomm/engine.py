@@ -202,9 +202,11 @@ class Engine:
         report, name = self._settings.report, library.__name__
         tally = None if report is None else report.tally()
         with self._limit(name):
-            if self._progress.able and self._wanted[collective] not in OPEN:
+            able = self._progress.able and self._wanted[collective] not in OPEN
+            if able or self._settings.check:
                 work, _ = self._compared(collective, name, read, args)
-            if work is None:
+            if work is None or not able:
+                work = None
                 made, way = library(*args, info), BY_LIBRARY
             else:
                 plan, running, handle_tag = self._prepare(collective, work, once=False)
@@ -298,7 +300,7 @@ class Engine:
     def _compared(
         self, collective: str, name: str, read: Reader, args: tuple[Any, ...]
     ) -> tuple[Work | None, bool]:
-        """Do as `_read`; compare the call on all ranks, where that is wished."""
+        """Do as `_read`; compare the call, also one of the library, where that is wished."""
         if not self._settings.check:
             return self._read(collective, read, args)
         found, ours = None, False
@@ -306,7 +308,7 @@ class Engine:
         def work() -> Work | None:
             nonlocal found, ours
             found, ours = self._read(collective, read, args)
-            return found
+            return read(self._here, *args) if self._wanted[collective] == LIBRARY else found
 
         agreed(self._plain, name, {**self._how, "algorithm": self._wanted[collective]}, work)
         return found, ours

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import collectives.algorithms  # noqa: F401  (fills the registry)
 from collectives.collective import COLLECTIVES
+from collectives.options import check_options, check_switches
 from collectives.registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class DropInSettings:
         timeout: seconds after which a wait ends the job; None: never.
 
     Raises:
-        ValueError: there is no such algorithm, or ``timeout`` is not above 0.
+        TypeError: one of these is of another type.
+        ValueError: there is no such algorithm or executor, or ``timeout`` is not above 0.
     """
 
     algorithms: Mapping[str, str]
@@ -46,6 +48,8 @@ class DropInSettings:
 
     def __post_init__(self) -> None:
         for name, algorithm in self.algorithms.items():
+            if type(algorithm) is not str:
+                raise TypeError(f"{name}={algorithm!r}: needs a name")
             if algorithm in ("auto", OURS, LIBRARY):
                 continue
             try:
@@ -54,8 +58,8 @@ class DropInSettings:
                 raise ValueError(
                     f"{name}={algorithm!r}: {error}; or auto, {OURS}, {LIBRARY}"
                 ) from None
-        if self.timeout is not None and not self.timeout > 0:
-            raise ValueError(f"timeout={self.timeout}: needs a number of seconds above 0")
+        check_options(self.executor, self.table, self.timeout)
+        check_switches(check=self.check)
 
     def wanted(self, collective: str) -> str:
         """Return how a collective is to be done.

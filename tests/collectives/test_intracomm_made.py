@@ -203,3 +203,12 @@ def test_settings_that_are_not_there(comm):
         as_intracomm(MPI.COMM_NULL)
     with pytest.raises(TypeError, match="communicator"):
         as_intracomm("world")
+    for wrong, says, options in (
+        (ValueError, "executor='gpu': is one of auto, python", {"executor": "gpu"}),
+        (TypeError, "table='t.toml': needs a collectives.Table", {"table": "t.toml"}),
+        (TypeError, "timeout='60': needs a number", {"timeout": "60"}),
+        (TypeError, "check='yes': needs True or False", {"check": "yes"}),
+        (TypeError, "reduce=None: needs a name", {"reduce": None}),
+    ):
+        with pytest.raises(wrong, match=says):
+            as_intracomm(comm, **options)

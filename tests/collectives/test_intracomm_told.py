@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from collectives import AgreementError, as_intracomm
 from collectives.collective import COLLECTIVES
+from collectives.intracomm import LIBRARY
 from collectives.table import Table
 from collectives.watchdog import pack_of
 from tests.collectives.jobs import PREFIXES, run_job
@@ -84,7 +85,7 @@ def test_calls_that_differ_are_refused_on_all_ranks(comm, how):
         ),
         ("Bcast_init: .*bytes: 32 .*; 24", ours.Bcast_init, short),
     ]
-    for says, call, *args in differ if how else differ[:-1]:
+    for says, call, *args in differ:
         wrong = BufferError if odd and "refuses" in says else AgreementError
         with pytest.raises(wrong, match=None if wrong is BufferError else says):
             call(*args)
@@ -93,6 +94,23 @@ def test_calls_that_differ_are_refused_on_all_ranks(comm, how):
         call(*args)
     ours.Allreduce(x, y)
     assert (y == comm.size).all()
+
+
+@pytest.mark.ranks(2, 3, every_mpi=True)
+def test_calls_of_the_library_are_compared_too(comm):
+    ours = as_intracomm(comm, check=True, allreduce=LIBRARY, bcast=LIBRARY, allgather=LIBRARY)
+    short = np.ones(3 if comm.rank == 1 else 4)
+    for says, call, *args in (
+        ("Allreduce: .*: bytes: 32 .*; 24 on rank 1", ours.Allreduce, MPI.IN_PLACE, short),
+        ("Bcast: .*root: 0 .*; 1 on rank 1", ours.Bcast, np.ones(4), int(comm.rank == 1)),
+        ("Allreduce_init: .*: bytes: 32 .*; 24", ours.Allreduce_init, short, short.copy()),
+        ("Reduce_init: .*: bytes: 32 .*; 24", ours.Reduce_init, short, short.copy()),
+    ):
+        with pytest.raises(AgreementError, match=says):
+            call(*args)
+    x, y = np.full(4, comm.rank), np.zeros(4 * comm.size, int)
+    ours.Allgather(x, y)
+    assert (y == np.repeat(np.arange(comm.size), 4)).all()
 
 
 @pytest.mark.ranks(2, 3, every_mpi=True)

@@ -135,6 +135,11 @@ def test_bad_arguments_are_refused_before_any_communication(comm):
         (ValueError, "intracommunicator", lambda: collectives.bcast(x, comm=MPI.COMM_NULL)),
         (TypeError, "comm: is a str", lambda: collectives.bcast(x, comm="world")),
         (ValueError, "executor='nativ'", lambda: collectives.bcast(x, comm=comm, executor="nativ")),
+        (TypeError, "table='t.toml'", lambda: collectives.bcast(x, comm=comm, table="t.toml")),
+        (TypeError, "timeout='60'", lambda: collectives.bcast(x, comm=comm, timeout="60")),
+        (TypeError, "check='no'", lambda: collectives.bcast(x, comm=comm, check="no")),
+        (TypeError, "algorithm=3", lambda: collectives.bcast(x, comm=comm, algorithm=3)),
+        (TypeError, "traffic=True", lambda: collectives.bcast(x, comm=comm, traffic=True)),
     ]
     for executor in EXECUTORS:
         how = {"comm": comm, "executor": executor}
