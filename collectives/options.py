@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
 from collectives.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
                 f"{name}={options[name]!r}: no such option; there are {', '.join(known)}"
             )
     settings = Settings(**options)
-    if type(settings.algorithm) is not str:
+    if not isinstance(settings.algorithm, str):
         raise TypeError(f"algorithm={settings.algorithm!r}: needs a name")
     if settings.traffic is not None and not isinstance(settings.traffic, Traffic):
         raise TypeError(f"traffic={settings.traffic!r}: needs a collectives.Traffic, or None")
@@ -101,7 +103,7 @@ def check_options(executor: object, table: object, timeout: object) -> None:
         TypeError: one is of another type.
         ValueError: there is no such executor, or the timeout is not above 0.
     """
-    if executor not in ("auto", *EXECUTORS):
+    if not isinstance(executor, str) or executor not in ("auto", *EXECUTORS):
         raise ValueError(f"executor={executor!r}: is one of auto, {', '.join(EXECUTORS)}")
     if table is not None:
         from collectives.table import Table
@@ -120,5 +122,5 @@ def check_options(executor: object, table: object, timeout: object) -> None:
 def check_switches(**switches: object) -> None:
     """Raise TypeError if one of these, by name, is neither True nor False."""
     for name, value in switches.items():
-        if value is not True and value is not False and value not in (0, 1):
+        if not isinstance(value, (bool, np.bool_)):
             raise TypeError(f"{name}={value!r}: needs True or False")

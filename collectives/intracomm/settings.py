@@ -48,7 +48,7 @@ class DropInSettings:
 
     def __post_init__(self) -> None:
         for name, algorithm in self.algorithms.items():
-            if type(algorithm) is not str:
+            if not isinstance(algorithm, str):
                 raise TypeError(f"{name}={algorithm!r}: needs a name")
             if algorithm in ("auto", OURS, LIBRARY):
                 continue

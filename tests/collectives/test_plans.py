@@ -138,6 +138,7 @@ def test_bad_arguments_are_refused_before_any_communication(comm):
         (TypeError, "table='t.toml'", lambda: collectives.bcast(x, comm=comm, table="t.toml")),
         (TypeError, "timeout='60'", lambda: collectives.bcast(x, comm=comm, timeout="60")),
         (TypeError, "check='no'", lambda: collectives.bcast(x, comm=comm, check="no")),
+        (ValueError, "executor=array", lambda: collectives.bcast(x, comm=comm, executor=x)),
         (TypeError, "algorithm=3", lambda: collectives.bcast(x, comm=comm, algorithm=3)),
         (TypeError, "traffic=True", lambda: collectives.bcast(x, comm=comm, traffic=True)),
     ]
