@@ -8,6 +8,7 @@ stack of its main thread, and the memory that it goes to. The signal is handled 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import signal
@@ -49,8 +50,7 @@ class Shown(NamedTuple):
     def ask(self) -> None:
         """Make the rank, of the same place, write the stack of its main thread."""
         if self.lives():
-            with contextlib.suppress(OSError):
-                os.kill(self.process, self.number)
+            _signal_main_thread(self.process, self.number)
 
     def written(self) -> bytes:
         """Return what the rank, of the same place, has written."""
@@ -79,8 +79,8 @@ class Witness:
         with contextlib.suppress(ValueError):  # which all threads but the main one get
             # For the time when Python has gone, and MPI has not: by default it would kill.
             signal.signal(number, signal.SIG_IGN)
-        # Of the thread that the signal comes to, the main one if that has none pending: the others
-        # may be running, and to read their frames then may crash.
+        # Of the thread that the signal comes to: the others may be running, and to read their
+        # frames then may crash.
         faulthandler.register(number, file=self._file, all_threads=False)
         self.shown = Shown(rank, _place(), process, _born(process), number, stacks)
 
@@ -111,6 +111,20 @@ def stacks_here() -> str:
             lines = "".join(traceback.format_stack(frames[ident])).rstrip()
             parts.append(f"thread {names.get(ident, ident)}:\n{lines}")
     return "\n".join(parts)
+
+
+def _signal_main_thread(process: int, number: int) -> None:
+    """Send a signal to the main thread, whose number is that of the process.
+
+    One to the process may go to any thread, as one of MPI's, which has no stack of Python.
+    """
+    with contextlib.suppress(OSError):
+        try:
+            send = ctypes.CDLL(None).tgkill
+        except AttributeError:  # before glibc 2.30, and on systems other than Linux
+            os.kill(process, number)
+        else:
+            send(process, process, number)
 
 
 def _free_signal() -> int:
