@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 SAID = b"\n(has spoken for itself)\n"
 """What a rank writes behind its stacks when it has told them by itself."""
 
+_TGKILL = {"x86_64": 234, "aarch64": 131, "riscv64": 131, "ppc64le": 250, "s390x": 241}
+"""The number of Linux's call that signals one thread: older C libraries have no name for it."""
+
 
 class Shown(NamedTuple):
     """What a rank shows of itself.
@@ -118,13 +121,12 @@ def _signal_main_thread(process: int, number: int) -> None:
 
     One to the process may go to any thread, as one of MPI's, which has no stack of Python.
     """
+    call = _TGKILL.get(os.uname().machine) if sys.platform == "linux" else None
+    if call is not None:
+        ctypes.CDLL(None).syscall(call, process, process, number)
+        return
     with contextlib.suppress(OSError):
-        try:
-            send = ctypes.CDLL(None).tgkill
-        except AttributeError:  # before glibc 2.30, and on systems other than Linux
-            os.kill(process, number)
-        else:
-            send(process, process, number)
+        os.kill(process, number)
 
 
 def _free_signal() -> int:
