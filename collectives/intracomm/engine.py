@@ -97,6 +97,10 @@ class Engine:
         # whatever memory each has, so with the others such memory is copied.
         direct = settings.executor == "python"
         self._here = Here(comm.Get_rank(), comm.Get_size(), family.alone, direct, self._collect)
+        if settings.check:
+            # What takes all ranks here; with a limit, as some ranks may not compare.
+            watched = {"timeout": None if settings.timeout is None else "one"}
+            agree(MPI.Intracomm(comm), "as_intracomm", watched)
         if settings.check or settings.timeout is not None or set(self._wanted.values()) - OPEN:
             self._open()
         if settings.check:

@@ -113,6 +113,19 @@ def test_calls_of_the_library_are_compared_too(comm):
     assert (y == np.repeat(np.arange(comm.size), 4)).all()
 
 
+@pytest.mark.ranks(2, every_mpi=True)
+def test_a_drop_in_that_not_all_ranks_check_is_refused(comm):
+    with pytest.raises(AgreementError, match=r"as_intracomm: .*timeout: .*None"):
+        as_intracomm(comm, check=True, timeout=60 if comm.rank else None)
+    own = comm.Dup()  # not freed: the ranks are not together on it any more
+    begin = time.perf_counter()
+    if comm.rank == 0:
+        with pytest.raises(AgreementError, match="as_intracomm: not all ranks came within 10 s"):
+            as_intracomm(own, check=True)
+        assert 9 < time.perf_counter() - begin < 20
+    comm.Barrier()
+
+
 @pytest.mark.ranks(2, 3, every_mpi=True)
 def test_settings_that_differ_are_refused_on_all_ranks(comm):
     odd = comm.rank == 1
