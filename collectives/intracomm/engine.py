@@ -98,9 +98,9 @@ class Engine:
         direct = settings.executor == "python"
         self._here = Here(comm.Get_rank(), comm.Get_size(), family.alone, direct, self._collect)
         if settings.check:
-            # What takes all ranks here; with a limit, as some ranks may not compare.
-            watched = {"timeout": None if settings.timeout is None else "one"}
-            agree(MPI.Intracomm(comm), "as_intracomm", watched)
+            # Before anything here that waits without a limit: not all ranks may do it.
+            timeout = None if settings.timeout is None else "one"
+            agree(MPI.Intracomm(comm), "as_intracomm", {"timeout": timeout})
         if settings.check or settings.timeout is not None or set(self._wanted.values()) - OPEN:
             self._open()
         if settings.check:
@@ -208,9 +208,9 @@ class Engine:
         with self._limit(name):
             able = self._progress.able and self._wanted[collective] not in OPEN
             if able or self._settings.check:
-                work, _ = self._compared(collective, name, read, args)
-            if work is None or not able:
-                work = None
+                found, _ = self._compared(collective, name, read, args)
+                work = found if able else None
+            if work is None:
                 made, way = library(*args, info), BY_LIBRARY
             else:
                 plan, running, handle_tag = self._prepare(collective, work, once=False)
